@@ -1,0 +1,36 @@
+# PYTHON: which interpreter makes .venv. PIP_ARGS: passed to pip, for example an index that has a CPU-only torch.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+PIP_ARGS ?=
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: venv demo test lint clean
+.DELETE_ON_ERROR:
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer with venv found on PATH: pass PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: venv
+	$(BIN)/python examples/smollm2/demo.py
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/typecheck && mkdir -p build/typecheck
+	$(BIN)/python -c 'import setuptools; setuptools.setup()' --quiet \
+		egg_info --egg-base build/typecheck build_py --build-lib build/typecheck
+	$(BIN)/mypy --package driftscope
+
+test: lint
+	$(BIN)/pytest
+
+clean:
+	rm -rf build/lib build/bdist.* build/typecheck dist driftscope.egg-info
+	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find driftscope probes app tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

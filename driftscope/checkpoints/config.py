@@ -1,0 +1,140 @@
+"""DrafterConfig: every switch that decides how a drafter's weights are run, and where each value came from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+OriginSource = Literal["config", "weights", "default", "user", "target"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the value of a switch came from."""
+
+    source: OriginSource
+    """`config`: read in a config file; `weights`: follows from tensors; `default`: a published default; `user`: a flag;
+    `target`: taken over from the target."""
+    detail: str = ""
+    """The config key, tensor name, engine whose default it is, or flag."""
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary embedding of the drafter."""
+
+    theta: float = 10000.0
+    scaling: Mapping[str, Any] | None = None
+    """As in a Hugging Face config (`rope_type`, `factor`, ...), without theta; None for plain rope."""
+    layout: Literal["neox", "interleaved"] = "neox"
+    partial: float = 1.0
+    """Share of each head's dimensions that is rotated."""
+    max_position: int = 2048
+
+
+@dataclass(frozen=True)
+class DrafterConfig:
+    """The switches of one drafter. Sizes are counts of features; boundaries follow the one convention of driftscope:
+    boundary b is the residual stream after b target layers, taken before any norm."""
+
+    # Sizes
+    hidden_size: int
+    target_hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    """Of the target."""
+    draft_vocab_size: int
+    num_layers: int = 1
+
+    # What the drafter reads from the target
+    feature_source: Literal["aux", "final"] = "aux"
+    """`aux`: boundaries before the final norm, concatenated ascending; `final`: the last hidden state."""
+    aux_boundaries: tuple[int, ...] | None = None
+    """None until the number of target layers is known, when the published default is (2, n//2, n-3)."""
+    aux_ids: tuple[int, ...] | None = None
+    """The config's own list, kept where reading it as boundaries or layer outputs takes the number of target layers."""
+    num_aux: int = 3
+    final_feature_normed: bool = True
+    """With feature_source `final`: after (True) or before (False) the target's final norm."""
+
+    # How the features and the embedding become the input of the first layer
+    input_norm: bool = False
+    """One RMSNorm over the concatenated aux features, before fc (`norm_before_fc`)."""
+    fc_norm: bool = False
+    """One RMSNorm per aux feature, before fc (EAGLE 3.1)."""
+    fc: bool = True
+    fc_bias: bool = False
+    layer_form: Literal["eagle3", "eagle1", "mtp"] = "eagle3"
+    """`eagle3`: q, k, v read [input_layernorm(embed), hidden_norm(state)] of width 2H; `eagle1`: fc([embed, state])
+    every step, no pre-attention norm in layer 0; `mtp`: eh_proj([enorm(embed), hnorm(state)]) into a plain layer."""
+    embed_first: bool = True
+    state_norm: bool = True
+    """Whether layer 0 has a norm for the state, hidden_norm (`eagle3`) or hnorm (`mtp`)."""
+    residual: Literal["raw", "normed"] = "raw"
+    """What layer 0 adds its updates to: the state, or hidden_norm(state) (`norm_before_residual`)."""
+    double_norm: bool = False
+    """Attention reads hidden_norm(input_layernorm(state)), as some trainers do without meaning to."""
+    embed_scale: float = 1.0
+
+    # Layers
+    attention_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-6
+    norm_offset: float = 0.0
+    """1.0 where norms multiply by (1 + w)."""
+    later_layer_norm: Literal["input_layernorm", "hidden_norm"] = "input_layernorm"
+    sliding_window: tuple[int | None, ...] | None = None
+    """Per layer; None is full attention."""
+    rope: Rope = field(default_factory=Rope)
+    position_increment: int = 1
+
+    # What leaves a step
+    final_norm: bool = True
+    """Whether `norm` stands before the head."""
+    carry: Literal["pre", "post"] = "pre"
+    """The state handed to the next step: the residual, or norm(residual) (`norm_output`, EAGLE 3.1)."""
+    head: Literal["own", "target"] = "own"
+    embedding: Literal["own", "target"] = "target"
+    logit_scale: float = 1.0
+    vocab_map: Literal["none", "offset", "index"] = "none"
+    """How d2t is read: target id = draft id + d2t (`offset`), = d2t (`index`), or ids are the target's (`none`)."""
+
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    """Switch name -> Origin; dotted for rope (`rope.theta`)."""
+
+    def replace(self, source: OriginSource, detail: str = "", /, **values: Any) -> DrafterConfig:
+        """A copy with `values` set and their origin noted. Dotted names (`{"rope.theta": 1e4}`) reach into rope."""
+        plain = {name: value for name, value in values.items() if "." not in name}
+        rope = {name.partition(".")[2]: value for name, value in values.items() if "." in name}
+        if rope:
+            plain["rope"] = dataclasses.replace(self.rope, **rope)
+        origins = {**self.origins, **{name: Origin(source, detail) for name in values}}
+        return dataclasses.replace(self, **plain, origins=origins)
+
+    def switches(self) -> dict[str, Any]:
+        """All switches as a flat, JSON-ready dict, rope dotted."""
+        flat: dict[str, Any] = {}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name == "origins":
+                continue
+            if isinstance(value, Rope):
+                for part in dataclasses.fields(value):
+                    inner = getattr(value, part.name)
+                    flat[f"rope.{part.name}"] = dict(inner) if isinstance(inner, Mapping) else inner
+            else:
+                flat[item.name] = list(value) if isinstance(value, tuple) else value
+        return flat
+
+    @property
+    def reduced_vocab(self) -> bool:
+        """Whether the drafter has a draft vocabulary smaller than the target's."""
+        return self.draft_vocab_size != self.vocab_size

@@ -1,0 +1,151 @@
+"""From a source to a Reading: layout, switches, names, and everything that is wrong, without loading the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from driftscope.checkpoints import names, refuse
+from driftscope.checkpoints.board import Switchboard
+from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.families import FAMILIES, Family
+from driftscope.checkpoints.files import Source, TensorInfo
+from driftscope.checkpoints.sizes import expected_shapes
+from driftscope.errors import CheckpointError
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_OWN_DTYPE = {"d2t": ("int64", "int32"), "t2d": ("bool", "uint8", "int64")}
+
+
+@dataclass
+class Reading:
+    """What a checkpoint turned out to be. `problems` keep it from running; opening raises the first of them."""
+
+    source: Source
+    layout: str
+    reason: str
+    config: DrafterConfig | None
+    """None where the tensors and the config contradict each other so that no switches follow; `problems` says why."""
+    names: dict[str, str]
+    """Canonical -> stored name."""
+    infos: dict[str, TensorInfo]
+    """Canonical name -> dtype and shape."""
+    unused: list[str]
+    """Stored names that no switch gives a meaning to."""
+    missing: list[str] = field(default_factory=list)
+    """Canonical names that the switches need and nobody stored."""
+    never_applied: list[str] = field(default_factory=list)
+    """Canonical names that are stored but switched off."""
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    raw: dict[str, Any] = field(default_factory=dict)
+    """The config as the family looks its switches up in it."""
+
+    def load(self, canonical: str) -> torch.Tensor:
+        return self.source.load(self.names[canonical])
+
+
+def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any | None = None) -> Reading:
+    """Recognise and resolve a checkpoint.
+
+    Args:
+        target: the target's text config, which fills what the checkpoint leaves open.
+
+    Raises:
+        CheckpointError: no drafter layout, one that is recognised and refused, or an override that no switch has.
+    """
+    _check_config(source.config)
+    refuse.check(source)
+    bare, outside, notes = names.unwrap(source.infos)
+    family, reason = recognise(bare, source)
+    raw = family.flatten(source.config)
+    stored, unused = _rename(bare, family.rename)
+    infos = {canonical: source.infos[name] for canonical, name in stored.items()}
+    reading = Reading(source, family.NAME, reason, None, stored, infos, unused + outside, raw=raw)
+    reading.warnings += source.warnings + notes
+    frequencies = next((name for name in unused if name.endswith("rotary_emb.inv_freq")), None)
+    known = infos | ({"inv_freq": source.infos[frequencies]} if frequencies else {})
+    board = Switchboard(raw, known, lambda canonical: source.load(stored[canonical]), overrides, target)
+    try:
+        family.resolve(board)
+    except CheckpointError as error:
+        reading.problems.append(str(error))
+    else:
+        _settle(reading, board.config())
+        reading.problems = board.problems + reading.problems
+    reading.problems += _bad_dtypes(reading.infos, reading.names)
+    reading.warnings += board.warnings
+    return reading
+
+
+def recognise(bare: Mapping[str, str], source: Source) -> tuple[Family, str]:
+    """(family, why)."""
+    for family in FAMILIES:
+        if reason := family.recognise(bare, source.config):
+            return family, reason
+    first = ", ".join(list(bare)[:4])
+    raise CheckpointError(f"{source.path}: no drafter layout that is known here (tensors: {first}, ...)")
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    """The two keys that layouts are recognised by have the type that every writer gives them."""
+    architectures = config.get("architectures")
+    if architectures is not None and not (
+        isinstance(architectures, list) and all(isinstance(name, str) for name in architectures)
+    ):
+        raise CheckpointError(f"config: architectures is {architectures!r}, expected a list of names")
+    kind = config.get("speculators_model_type")
+    if kind is not None and not isinstance(kind, str):
+        raise CheckpointError(f"config: speculators_model_type is {kind!r}, expected a name")
+
+
+def _settle(reading: Reading, config: DrafterConfig) -> None:
+    """Compare what is stored with what the switches apply."""
+    reading.config = config
+    wanted = expected_shapes(config)
+    reading.missing = [name for name in wanted if name not in reading.names]
+    reading.never_applied = [name for name in reading.names if name not in wanted and name not in ("t2d", "d2t")]
+    reading.problems += [_missing(name, config) for name in reading.missing]
+    reading.problems += [
+        f"{reading.names[name]} has shape {list(reading.infos[name].shape)}, but the rest asks for {list(shape)}"
+        for name, shape in wanted.items()
+        if name in reading.infos and reading.infos[name].shape != shape
+    ]
+
+
+def _rename(bare: Mapping[str, str], rename: Callable[[str], str | None]) -> tuple[dict[str, str], list[str]]:
+    stored: dict[str, str] = {}
+    unused: list[str] = []
+    for short, name in bare.items():
+        canonical = rename(short)
+        if canonical is None:
+            unused.append(name)
+        elif canonical in stored:
+            raise CheckpointError(f"{stored[canonical]} and {name} are both {canonical}; keep one")
+        else:
+            stored[canonical] = name
+    return stored, unused
+
+
+def _missing(name: str, config: DrafterConfig) -> str:
+    switch = {"fc_norm": "fc_norm", "input_norm": "input_norm", "lm_head": "head", "norm": "final_norm"}.get(
+        name.split(".")[0]
+    )
+    origin = config.origins.get(switch) if switch else None
+    stated = origin is not None and origin.source in ("config", "user")
+    why = f", but {origin.detail} asks for it" if origin and stated else ": the layout needs it"
+    return f"{name} is missing{why}"
+
+
+def _bad_dtypes(infos: Mapping[str, TensorInfo], stored: Mapping[str, str]) -> list[str]:
+    found = []
+    for name, info in infos.items():
+        allowed = _OWN_DTYPE.get(name, _FLOATS)
+        if info.dtype in allowed:
+            continue
+        hint = "; export a quantised drafter unquantised" if name not in _OWN_DTYPE else ""
+        found.append(f"{stored[name]} is stored as {info.dtype}, expected {' or '.join(allowed)}{hint}")
+    return found

@@ -1,0 +1,96 @@
+"""What is recognised and not opened, each with its reason: not every drafter hands a state from step to step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from driftscope.checkpoints import names
+from driftscope.checkpoints.files import Source
+from driftscope.errors import CheckpointError
+
+_NO_CARRY = "it hands no state from step to step, so there is no chain to probe"
+# (pattern that a tensor name must hold, what it is). The first that any name matches decides.
+_BY_TENSOR: tuple[tuple[str, str], ...] = (
+    (r"lora_[AB]\.|lora_embedding_[AB]", "a LoRA adapter; merge it into its model and open that"),
+    (r"(^|\.)medusa_heads?\.|^\d+\.\d+\.linear\.(weight|bias)$", f"Medusa heads: {_NO_CARRY}"),
+    (r"(^|\.)hydra_(heads?|mlp|lm_head)", f"Hydra heads, which read tokens, not a carried state: {_NO_CARRY}"),
+    (r"^(speculator\.)?(emb|proj|head)\.0\.weight$", "an MLP speculator, which has no attention to look at"),
+    (r"(^|\.)fc\.fc\.weight$", "a GRIFFIN drafter, whose layer carries a second output; not read here"),
+    (r"(^|\.)mask_hidden$", f"a P-EAGLE drafter, which drafts all steps in one pass: {_NO_CARRY}"),
+    (r"\.(qweight|qzeros|scales|weight_packed|absmax|weight\.quant_state)",
+     "quantised weights; export the drafter unquantised"),
+    (r"self_attn\.(qkv_proj|fused_qkv_a_proj)", "fused q, k and v, as engines hold them; export the drafter unfused"),
+    (r"(^|\.)(markov|dspark|dflash)_", f"a block-parallel drafter: {_NO_CARRY}"),
+)  # fmt: skip
+_VARIANTS: tuple[tuple[str, str], ...] = (
+    (r"self_attn\.kv_a_proj_with_mqa", "a drafter with latent attention (MLA), whose layer is not read here"),
+    (r"(^|\.)(eh_proj|mtp_layers|mtp_block|mtp_linear_proj)\b|^mtp\.",
+     "an MTP head, whose layer is the target's own kind; not read here"),
+    (r"mlp\.(experts\.|gate\.weight|router\.)", "a drafter with experts (MoE), whose layer is not read here"),
+    (r"(^|\.)(embedding_layernorm|hidden_states_layernorm|hidden_layernorm|pre_lm_head_layernorm|input_norm[12]|enorm"
+     r"|hnorm)\.", "an EAGLE-1 variant with norms around fc, which is not read here"),
+)  # fmt: skip
+_BY_ARCHITECTURE: tuple[tuple[str, str], ...] = (
+    (r"DFlash|DSpark|Domino|JetSpec", f"a block-parallel drafter: {_NO_CARRY}"),
+    (r"Medusa", f"Medusa heads: {_NO_CARRY}"),
+    (r"P-?[Ee]agle", f"a P-EAGLE drafter, which drafts all steps in one pass: {_NO_CARRY}"),
+    (r"MLPSpeculator", "an MLP speculator, which has no attention to look at"),
+)
+_SPECULATORS = ("eagle3", "eagle")
+
+
+def check(source: Source) -> None:
+    """Raise for a checkpoint that is known and not opened.
+
+    Raises:
+        CheckpointError: names what it is and why it is not read.
+    """
+    reason = refusal(source.infos, source.config, source.folder_files)
+    if reason:
+        raise CheckpointError(f"{source.path}: {reason}")
+
+
+def refusal(stored: Collection[str], raw: Mapping[str, Any], folder: Collection[str] = ()) -> str | None:
+    """What a checkpoint is and why it is not opened, or None."""
+    for pattern, what in _BY_TENSOR:
+        if found := next((name for name in stored if re.search(pattern, name)), None):
+            return f"{what} (tensor {found})"
+    if "adapter_config.json" in folder and not any("fc.weight" in name for name in stored):
+        return "a LoRA adapter (adapter_config.json beside it); merge it into its model and open that"
+    kind = raw.get("speculators_model_type")
+    if kind is not None and kind not in _SPECULATORS:
+        return f"a speculators model of type {kind!r}; of this format {' and '.join(_SPECULATORS)} are read"
+    nested = raw.get("eagle_config")
+    nested = nested if isinstance(nested, Mapping) else {}
+    parallel = nested.get("parallel_draft_step")
+    if raw.get("parallel_drafting") or (isinstance(parallel, int) and parallel > 1):
+        return f"drafts several steps in one pass (parallel drafting): {_NO_CARRY}"
+    if "pard_token" in raw:
+        return f"a PARD drafter, an ordinary language model: {_NO_CARRY}"
+    for name in raw.get("architectures") or ():
+        for pattern, what in _BY_ARCHITECTURE:
+            if re.search(pattern, str(name)):
+                return f"{what} (architecture {name})"
+    return _shape_of_model(stored)
+
+
+def _shape_of_model(stored: Collection[str]) -> str | None:
+    bare = names.unwrap(stored)[0]
+    if "fc.weight" not in bare and "fusion_fc.weight" not in bare and not any("hidden_norm" in name for name in bare):
+        layers = {match[1] for name in bare if (match := re.search(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.", name))}
+        heads = [name for name in bare if name.startswith(("midlayer.", "d2t", "t2d"))]
+        if len(layers) > 1 and not heads:
+            return f"a full language model of {len(layers)} layers, not a drafter; is it the target?"
+    for pattern, what in _VARIANTS:
+        if found := next((name for name in bare if re.search(pattern, name)), None):
+            return f"{what} (tensor {bare[found]})"
+    layered = any(name.startswith(("layers.", "midlayer.")) for name in bare)
+    if layered and "embed_tokens.weight" in bare and "norm.weight" in bare and not _drafts(bare):
+        return "an ordinary language model of one layer, not an EAGLE drafter: no fc, no hidden_norm, no vocabulary map"
+    return None
+
+
+def _drafts(bare: Collection[str]) -> bool:
+    return any(name.startswith(("fc.", "fusion_fc.", "d2t", "t2d")) or "hidden_norm" in name for name in bare)

@@ -1,0 +1,135 @@
+"""The drafter: one parametric module for every published EAGLE family, described by its DrafterConfig."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from driftscope.checkpoints.config import DrafterConfig
+from driftscope.drafter.layer import Attend, DrafterLayer
+from driftscope.drafter.norms import RMSNorm
+from driftscope.drafter.site import Site
+
+
+class Drafter(nn.Module):
+    """fuse() makes the first state from target features, step() makes logits and the carry from a state and a token.
+
+    Row i pairs embed(token i+1) with the features of position i and predicts token i+2. Sites are submodules; `first_sites`
+    fire on the first step of a chain only, `step_sites` once every step, both in the order of the forward pass.
+    """
+
+    def __init__(self, config: DrafterConfig) -> None:
+        super().__init__()
+        self.config = config
+        hidden, wide = config.hidden_size, config.target_hidden_size
+        self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
+        inputs = config.num_aux * wide if config.feature_source == "aux" else wide
+        if config.layer_form != "eagle3":
+            inputs = 2 * hidden
+        if config.input_norm:
+            self.input_norm = RMSNorm(inputs, config.rms_norm_eps, config.norm_offset)
+        if config.fc_norm:
+            self.fc_norm = nn.ModuleList(
+                RMSNorm(wide, config.rms_norm_eps, config.norm_offset) for _ in range(config.num_aux)
+            )
+        if config.fc:
+            self.fc = nn.Linear(inputs, hidden, bias=config.fc_bias)
+        self.layers = nn.ModuleList(DrafterLayer(config, index) for index in range(config.num_layers))
+        if config.final_norm or config.carry == "post":
+            self.norm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
+        self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
+        self.register_buffer("target_ids", torch.arange(config.draft_vocab_size), persistent=False)
+
+        aux = range(config.num_aux) if config.feature_source == "aux" else ()
+        self.aux = nn.ModuleList(Site() for _ in aux)
+        self.aux_norm = nn.ModuleList(Site() for _ in aux) if config.fc_norm else nn.ModuleList()
+        self.first_sites: tuple[str, ...] = (
+            *(f"aux.{i}" for i in range(len(self.aux))),
+            *(f"aux_norm.{i}" for i in range(len(self.aux_norm))),
+            "fused",
+        )
+        self.step_sites: tuple[str, ...] = (
+            "state",
+            *(("embed", "embed_norm", "state_norm") if config.layer_form == "eagle3" else ("embed", "layer_input")),
+            *(f"layers.{j}.{name}" for j in range(config.num_layers) for name in DrafterLayer.SITES),
+            "residual",
+            *(("final_norm",) if hasattr(self, "norm") else ()),
+            "carry",
+            "logits",
+        )
+        for name in ("fused", *(name for name in self.step_sites if "." not in name)):
+            self.add_module(name, Site())
+
+    def fuse(self, features: Float[Tensor, "row width"]) -> Float[Tensor, "row hidden"]:
+        """The state that step 1 starts from. Norms and fc apply here only, never to a carried state."""
+        config = self.config
+        if config.feature_source == "aux":
+            parts = [site(part) for site, part in zip(self.aux, features.chunk(config.num_aux, -1), strict=True)]
+            if config.input_norm:
+                parts = list(self.input_norm(torch.cat(parts, -1)).chunk(config.num_aux, -1))
+            if config.fc_norm:
+                normed = [norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)]
+                parts = [site(part) for site, part in zip(self.aux_norm, normed, strict=True)]
+            features = torch.cat(parts, -1)
+        elif config.input_norm and config.layer_form == "eagle3":
+            features = self.input_norm(features)
+        if config.fc and config.layer_form == "eagle3":
+            features = self.fc(features)
+        return self.fused(features)
+
+    def step(
+        self,
+        state: Float[Tensor, "row hidden"],
+        token_ids: Int[Tensor, " row"],
+        positions: Int[Tensor, " row"],
+        attend: Attend,
+    ) -> Float[Tensor, "row hidden"]:
+        """The residual after the last layer."""
+        config = self.config
+        state = self.state(state)
+        embed = self.embed(self.embed_tokens(token_ids) * config.embed_scale)
+        first = self.layers[0]
+        if config.layer_form == "eagle3":
+            embed = self.embed_norm(first.input_layernorm(embed))
+            inner = first.input_layernorm(state) if config.double_norm else state
+            normed = self.state_norm(first.hidden_norm(inner))
+            pair = [embed, normed]
+            attention_input = torch.cat(pair if config.embed_first else pair[::-1], -1)
+            residual = normed if config.residual == "normed" else state
+        else:
+            pair = [embed, state] if config.embed_first else [state, embed]
+            residual = self.layer_input(self.fc(torch.cat(pair, -1)))
+            attention_input = first.input_layernorm(residual) if hasattr(first, "input_layernorm") else residual
+        for layer in self.layers:
+            if layer.index > 0:
+                attention_input = getattr(layer, config.later_layer_norm)(residual)
+            residual = layer(attention_input, residual, positions, attend)
+        return self.residual(residual)
+
+    def finish(self, residual: Float[Tensor, "row hidden"]) -> tuple[Tensor, Tensor]:
+        """carry [row, hidden] and logits [row, draft_vocab] of a step."""
+        carry, top = self.leave(residual)
+        carry = self.carry(carry)
+        return carry, self.logits(self.lm_head(top) * self.config.logit_scale)
+
+    def leave(self, residual: Float[Tensor, "row hidden"]) -> tuple[Tensor, Tensor]:
+        """What is carried and what the head reads."""
+        normed = self.final_norm(self.norm(residual)) if hasattr(self, "norm") else residual
+        return (
+            normed if self.config.carry == "post" else residual,
+            normed if self.config.final_norm else residual,
+        )
+
+    @property
+    def learned_sinks(self) -> bool:
+        """Whether attention rows may sum to less than 1."""
+        return False
+
+    @property
+    def device(self) -> torch.device:
+        return self.lm_head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.lm_head.weight.dtype

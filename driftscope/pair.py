@@ -1,0 +1,101 @@
+"""A drafter with its target, checked and ready to be probed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from driftscope.chain import Chain
+from driftscope.checkpoints import Checkpoint, fit_to_target, open_checkpoint, target_warnings
+from driftscope.checkpoints.config import DrafterConfig
+from driftscope.drafter import Drafter, build_drafter
+from driftscope.errors import TargetError
+from driftscope.hooks import check_hooks
+from driftscope.target import Target, load_target
+
+
+@dataclass(eq=False)
+class Pair:
+    """A drafter and its target. `config` has every switch resolved for this target."""
+
+    checkpoint: Checkpoint
+    config: DrafterConfig
+    target: Target
+    drafter: Drafter
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def chain(self) -> Chain:
+        return Chain(self.drafter)
+
+    @cached_property
+    def drafter_nn(self) -> Any:
+        """nnsight envelope of the chain; sites are at `.drafter.<site name>` and fire once a step."""
+        from nnsight import NNsight
+
+        return NNsight(self.chain)
+
+    @property
+    def target_nn(self) -> Any:
+        """nnsight envelope of the target's Hugging Face model."""
+        return self.target.nn
+
+
+def load_pair(
+    checkpoint: str | Path | Checkpoint,
+    target: str | Path | Target | None = None,
+    *,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "auto",
+    overrides: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> Pair:
+    """Load a drafter checkpoint and its target, and check that the hooks see what they should.
+
+    target: a Hugging Face folder or Hub name, or a Target that is loaded already; None takes the name in the checkpoint's
+    config. overrides: switches of DrafterConfig by name. dtype: of target and drafter; `auto` is float32 on a CPU and the
+    target's own on CUDA. Raises CheckpointError or TargetError in one line.
+    """
+    opened = (
+        checkpoint
+        if isinstance(checkpoint, Checkpoint)
+        else open_checkpoint(checkpoint, overrides=overrides, revision=revision)
+    )
+    if target is None:
+        if opened.target_name is None:
+            raise TargetError(f"{opened.path} does not name its target; name it with --target")
+        target = opened.target_name
+    loaded = (
+        target
+        if isinstance(target, Target)
+        else load_target(target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code)
+    )
+    config = fit_to_target(opened.config, loaded.text_config)
+    drafter = build_drafter(
+        config,
+        opened.weights,
+        target_embedding=loaded.embedding_weight,
+        target_head=loaded.head_weight,
+        device=loaded.device,
+        dtype=loaded.dtype,
+    )
+    pair = Pair(opened, config, loaded, drafter, (*opened.warnings, *target_warnings(opened, loaded.name)))
+    check_hooks(pair.drafter_nn)
+    return pair
+
+
+def as_dtype(name: str | torch.dtype) -> Any:
+    """`float32`, `bf16`, ... as a torch dtype; `auto` stays."""
+    if not isinstance(name, str) or name == "auto":
+        return name
+    known = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16", "float": "float32"}
+    dtype = getattr(torch, known.get(name, name), None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TargetError(f"--dtype {name} is not known; use auto, float32, bfloat16 or float16")
+    return dtype

@@ -1,0 +1,284 @@
+"""The tables and `run.json` of a run: names, types and meaning of everything that is stored.
+
+RMS is stored, in float32; L2 = RMS * sqrt(hidden_size), with `hidden_size` in `run.json`. Sums are float64. Steps count
+from 1, boundary b is the residual stream after b target layers. A null is "not measured", never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from driftscope.errors import RunError
+
+SCHEMA_VERSION = 1
+
+DISJOINT_BUCKETS = ("sink", "prompt", "committed", "drafted", "current", "virtual")
+"""Parts of the keys of a query; their masses sum to 1."""
+BUCKETS = (*DISJOINT_BUCKETS, "self_generated")
+"""`self_generated` is drafted + current from step 2 on, and 0 at step 1."""
+FEEDS = ("drafted", "text")
+
+STRING = pa.dictionary(pa.int32(), pa.string())
+BOOL, INT16, INT32, INT64 = pa.bool_(), pa.int16(), pa.int32(), pa.int64()
+FLOAT, SUM = pa.float32(), pa.float64()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, or with a placeholder such as `rms/{site}` a family of optional ones."""
+
+    name: str
+    type: pa.DataType
+    about: str = ""
+    nullable: bool = False
+    values: tuple[str, ...] | None = None
+    """The strings that may occur; of a family, what may stand for the placeholder."""
+
+    @property
+    def family(self) -> str | None:
+        """`rms/` for `rms/{site}`, None for a plain column."""
+        head, brace, _ = self.name.partition("{")
+        return head if brace else None
+
+    def holds(self, name: str) -> bool:
+        """Whether a column called `name` is declared by this one."""
+        if self.family is None:
+            return name == self.name
+        member = name.removeprefix(self.family)
+        return name.startswith(self.family) and bool(member) and (self.values is None or member in self.values)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A declared table."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    """Columns that identify a row which several shards may repeat; the first is kept on reading."""
+
+    def column(self, name: str) -> Column | None:
+        """The declaration of `name`, or None."""
+        return next((column for column in self.columns if column.holds(name)), None)
+
+    def conform(self, frame: pd.DataFrame) -> pa.Table:
+        """`frame` with the declared types, declared columns first, the rest in the frame's order.
+
+        Raises RunError for a missing or undeclared column, a value of another type, or a null where none may be.
+        """
+        fixed = [column for column in self.columns if column.family is None]
+        missing = [c.name for c in fixed if not c.nullable and c.name not in frame]
+        if missing:
+            raise RunError(f"table {self.name}: column {', '.join(missing)} is missing; see driftscope.schema")
+        unknown = [str(name) for name in frame if self.column(str(name)) is None]
+        if unknown:
+            declared = ", ".join(c.name for c in self.columns)
+            raise RunError(f"table {self.name}: undeclared column {', '.join(unknown)}; declared are {declared}")
+        names = [c.name for c in fixed]
+        names += [str(name) for name in frame if str(name) not in names]
+        arrays = {name: self._array(name, frame) for name in names}
+        return pa.table(arrays)
+
+    def frame(self, table: pa.Table) -> pd.DataFrame:
+        """The stored rows as pandas: nullable integers are `Int32`/`Int64`, strings are categoricals."""
+        frame = table.to_pandas(ignore_metadata=True)
+        for name in frame:
+            column = self.column(str(name))
+            if column is not None and column.nullable and pa.types.is_integer(column.type):
+                frame[name] = frame[name].astype(f"Int{column.type.bit_width}")
+        if self.key:
+            frame = frame.drop_duplicates(list(self.key), ignore_index=True)
+        return frame
+
+    def empty(self) -> pa.Table:
+        """No rows, every plain column."""
+        return pa.schema([(c.name, c.type) for c in self.columns if c.family is None]).empty_table()
+
+    def _array(self, name: str, frame: pd.DataFrame) -> pa.Array:
+        column = self.column(name)
+        assert column is not None
+        if name not in frame:
+            return pa.nulls(len(frame), column.type)
+        try:
+            array = pa.array(frame[name], from_pandas=True)
+            array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+            array = array.cast(pa.string()).dictionary_encode() if column.type == STRING else array.cast(column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise RunError(f"table {self.name}, column {name}: expected {column.type}: {reason}") from error
+        if array.null_count and not column.nullable:
+            raise RunError(f"table {self.name}, column {name}: {array.null_count} of {len(array)} values are null")
+        if column.values is not None and column.family is None:
+            other = sorted(set(array.dictionary.to_pylist()) - set(column.values))
+            if other:
+                known = ", ".join(column.values)
+                raise RunError(f"table {self.name}, column {name}: {other[0]!r} is not one of {known}")
+        return array
+
+
+def _optional(name: str, kind: pa.DataType, about: str = "", values: tuple[str, ...] | None = None) -> Column:
+    return Column(name, kind, about, nullable=True, values=values)
+
+
+_VARIANT = Column("variant", STRING, "condition under which the chains ran")
+_FEED = Column("feed", STRING, "what a step embeds: its own drafted token, or the text's", values=FEEDS)
+_PROMPT = Column("prompt", STRING, "prompt id")
+_STEP = Column("step", INT16)
+_REGION = Column("region", STRING, values=("sink", "prompt", "continuation"))
+
+ANCHORS = Table(
+    "anchors",
+    (
+        _VARIANT,
+        _FEED,
+        _PROMPT,
+        Column("anchor", INT32, "position t at which the chain starts"),
+        _STEP,
+        Column("loop", BOOL, "the anchor lies in a repetition loop of the target: not in default figures"),
+        Column("near_tie", BOOL, "the horizon holds a position where the recording argmax differs from the text"),
+        Column("drafted", INT32, "drafted token, target-vocabulary id"),
+        Column("text", INT32, "the target's token at that position"),
+        Column("match", BOOL, "drafted == text at this step"),
+        Column("accepted", BOOL, "joint: match at this and all earlier steps"),
+        _optional("rank", INT32, "of the text token among the draft logits, 1 = top; null outside their vocabulary"),
+        _optional("prob", FLOAT, "drafter's probability of the text token; null as rank is"),
+        _optional("top_prob", FLOAT, "drafter's highest probability"),
+        _optional("logit_entropy", FLOAT, "of the drafter's distribution, nats"),
+        _optional("entropy", FLOAT, "of the attention, nats, mean over layers and heads"),
+        _optional("rms/{site}", FLOAT, "RMS at a site (q, k, v: mean over heads)"),
+        _optional("cos_prev", FLOAT, "cosine of carry_k and carry_{k-1}; null at step 1"),
+        _optional("cos_baseline", FLOAT, "cosine of carry_k(t) and the baseline's carry_1(t+k-1)"),
+        _optional("matched_growth", FLOAT, "RMS carry_k(t) / RMS carry_1(t+k-1)"),
+        _optional("update_ratio/{name}", FLOAT, "RMS of an update / RMS of the residual that it is added to"),
+        _optional("mass/{bucket}", FLOAT, "attention mass, mean over layers and heads", BUCKETS),
+        _optional("keys/{bucket}", INT32, "number of keys", BUCKETS),
+        _optional("excess/{bucket}", FLOAT, "mass minus the position-matched baseline's", BUCKETS),
+    ),
+)
+HEADS = Table(
+    "heads",
+    (
+        _VARIANT,
+        _FEED,
+        _PROMPT,
+        _STEP,
+        Column("layer", INT16),
+        Column("head", INT16),
+        Column("anchors", INT32, "anchors outside loops: the denominator of the sums"),
+        _optional("mass/{bucket}", SUM, "sum over those anchors", BUCKETS),
+        _optional("excess/{bucket}", SUM, "sum over those anchors", BUCKETS),
+        _optional("entropy", SUM, "sum over those anchors, nats"),
+    ),
+)
+STEPS = Table(
+    "steps",
+    (
+        _VARIANT,
+        _FEED,
+        _PROMPT,
+        _STEP,
+        Column("anchors", INT32, "anchors outside loops"),
+        Column("matches", INT32),
+        Column("reached", INT32, "anchors whose earlier steps were all accepted"),
+        Column("accepted", INT32, "joint"),
+        _optional("sum/{quantity}", SUM, "sum over anchors outside loops"),
+        _optional("served_rounds", INT32, "rounds of the served walk at K = step, loops kept"),
+        _optional("served_accepted", INT64, "accepted tokens of that walk, without bonus tokens"),
+        _optional("served_accepted_sq", INT64, "sum over rounds of the squared accepted count"),
+    ),
+)
+LAYERS = Table(
+    "layers",
+    (
+        _PROMPT,
+        Column("boundary", INT16),
+        _REGION,
+        Column("positions", INT32, "denominator of the sums"),
+        _optional("sum_rms", SUM),
+        _optional("sum_log_rms", SUM),
+    ),
+)
+AUX = Table(
+    "aux",
+    (
+        _PROMPT,
+        Column("index", INT16, "place in the concatenation that fc reads"),
+        Column("boundary", INT16),
+        _REGION,
+        Column("positions", INT32, "denominator of the sums"),
+        _optional("sum_rms", SUM, "raw aux feature"),
+        _optional("sum_rms_normed", SUM, "after its norm; null without one"),
+        _optional("sum_share", SUM, "share of the block in the fused input"),
+    ),
+)
+VARIANTS = Table(
+    "variants",
+    (
+        _VARIANT,
+        Column("probe", STRING),
+        Column("kind", STRING, values=("config", "intervention", "clean")),
+        Column("parameters", STRING, "JSON"),
+    ),
+    key=("variant", "probe"),
+)
+TABLES = {table.name: table for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, VARIANTS)}
+
+
+def table_named(name: str) -> Table:
+    """The declaration of a table. Raises RunError for an unknown name."""
+    if name not in TABLES:
+        raise RunError(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+class CheckpointInfo(BaseModel):
+    """The drafter checkpoint that was probed."""
+
+    model_config = ConfigDict(extra="allow")
+    path: str
+    sha256: str
+    layout: str
+    switches: dict[str, Any] = {}
+    origins: dict[str, Any] = {}
+    warnings: list[str] = []
+
+
+class TargetInfo(BaseModel):
+    """The target that it drafts for."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    fingerprint: str
+    layers: int
+    hidden_size: int
+    sinks: list[int] = []
+
+
+class PromptInfo(BaseModel):
+    """A prompt of the run. Lengths are in tokens; `text_length` is prompt and continuation."""
+
+    model_config = ConfigDict(extra="allow")
+    id: str
+    category: str | None = None
+    prompt_length: int
+    text_length: int
+    stopped: bool
+    """The target ended the continuation itself."""
+
+
+class RunInfo(BaseModel):
+    """What `run.json` holds."""
+
+    model_config = ConfigDict(extra="forbid")
+    schema_version: int = SCHEMA_VERSION
+    provenance: dict[str, Any] = {}
+    checkpoint: CheckpointInfo
+    target: TargetInfo
+    settings: dict[str, Any] = {}
+    prompts: list[PromptInfo] = []
+    findings: list[dict[str, Any]] = []

@@ -1,0 +1,93 @@
+"""Drift over the steps of a chain: jump, slope, onset and displacement.
+
+Every quantity keeps these apart. A head that moves once, at the boundary between prefill and draft, has a jump and no
+slope; a state that grows at every step has a slope.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from driftscope.stats.intervals import RESAMPLES, Floats, Intervals, bca
+
+Onset = int | Literal["none", "not measurable"]
+
+PRACTICAL_LOG_RMS = float(np.log(1.1))
+"""10% of RMS, on the log scale."""
+PRACTICAL_MASS = 0.05
+
+
+def growth(log_ratios: ArrayLike, *, resamples: int = RESAMPLES) -> Intervals:
+    """exp of the mean over prompts of `log_ratios[prompt, step]`, each a prompt's mean over anchors of
+    log(RMS_k / RMS_1)."""
+    return bca(log_ratios, resamples=resamples).map(np.exp)
+
+
+def jump(values: ArrayLike) -> Floats:
+    """Step 2 minus step 1 of `values[prompt, step]`, per prompt; NaN where there is no step 2."""
+    data = np.asarray(values, dtype=np.float64)
+    return data[:, 1] - data[:, 0] if data.shape[1] > 1 else np.full(len(data), np.nan)
+
+
+def slope(values: ArrayLike) -> Floats:
+    """Least-squares slope per step over the steps 2..D of `values[prompt, step]`, per prompt; NaN with D < 3."""
+    data = np.asarray(values, dtype=np.float64)[:, 1:]
+    if data.shape[1] < 2:
+        return np.full(len(data), np.nan)
+    steps = np.arange(data.shape[1]) - (data.shape[1] - 1) / 2
+    return np.asarray(data @ (steps / (steps**2).sum()))
+
+
+def onset(
+    differences: ArrayLike,
+    practical: float,
+    direction: Literal["up", "down"] = "up",
+    *,
+    available: float | None = None,
+    resamples: int = RESAMPLES,
+) -> Onset:
+    """First step whose `differences[prompt, step]` to step 1 lie, as a mean over prompts, beyond `practical` in
+    `direction` with an interval that excludes 0, and stay so to the last step.
+
+    `available` is how far the quantity could move at all. "not measurable": it is smaller than `practical`, or a step
+    has too few prompts for an interval.
+    """
+    return onset_of(bca(differences, resamples=resamples), practical, direction, available=available)
+
+
+def onset_of(
+    differences: Intervals,
+    practical: float,
+    direction: Literal["up", "down"] = "up",
+    *,
+    available: float | None = None,
+) -> Onset:
+    """`onset` from the intervals [step] of the differences to step 1."""
+    later = differences[1:]
+    if not later.mean.size or not np.isfinite(later.low + later.high).all():
+        return "not measurable"
+    if available is not None and not available >= practical:
+        return "not measurable"
+    if direction == "up":
+        beyond = (later.low > 0) & (later.mean > practical)
+    else:
+        beyond = (later.high < 0) & (later.mean < -practical)
+    stays = np.logical_and.accumulate(beyond[::-1])[::-1]
+    return int(np.argmax(stays)) + 2 if stays.any() else "none"
+
+
+def displacement(excess: ArrayLike) -> Floats:
+    """Total variation between a head's attention in the chain and without drafting, 0 to 1: [..., head, bucket] of
+    excess masses averaged over a prompt's anchors -> [...], the mean over heads of half the sum of absolute values.
+
+    The buckets are the disjoint ones (without `self_generated`). A head with a NaN in every bucket is left out.
+    """
+    data = np.asarray(excess, dtype=np.float64)
+    measured = np.isfinite(data).any(axis=-1)
+    heads = 0.5 * np.nansum(np.abs(data), axis=-1)
+    count = measured.sum(axis=-1)
+    total = np.where(measured, heads, 0.0).sum(axis=-1)
+    return np.asarray(np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0))

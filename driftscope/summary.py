@@ -1,0 +1,260 @@
+"""The figures of a run, as `driftscope probe --json` prints them.
+
+Default figures leave out anchors in repetition loops. Per quantity: mean over a prompt's anchors, then mean over
+prompts, with an interval that resamples prompts. RMS ratios are averaged as logs. Acceptance is a ratio of sums over
+prompts. Only the served walk uses every anchor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from driftscope import stats
+from driftscope.errors import RunError
+from driftscope.schema import DISJOINT_BUCKETS, SCHEMA_VERSION
+from driftscope.stats.intervals import Floats
+
+if TYPE_CHECKING:
+    from driftscope.run import Run
+
+CLEAN = "clean"
+"""The probe name and the variant of the chains that ran without any change."""
+_MASS_FIGURES = ("sink", "prompt", "committed", "drafted", "current", "self_generated", "virtual")
+
+
+@dataclass(frozen=True)
+class FeedFigures:
+    """What the summary is made of, for one feed: arrays [prompt, step], prompts in the order of `prompts`."""
+
+    prompts: list[str]
+    depth: int
+    means: dict[str, Floats]
+    """Per-prompt means over anchors: `carry_rms`, `log_growth`, `log_matched_growth`, `entropy`, `displacement`,
+    `mass/{bucket}`, `excess/{bucket}`. A quantity that was not measured is absent."""
+    anchors: Floats
+    reached: Floats
+    accepted: Floats
+
+
+def summarise(run: Run, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
+    """Steps 1..depth of the clean variant; without `depth`, every step that the run holds.
+
+    Raises RunError if the run holds fewer steps. See `onsets` for the quantities behind the onsets. Before the first
+    clean shard the steps are empty.
+    """
+    info = run.info.model_dump(mode="json")
+    steps: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, Any] = {}
+    lengths: dict[str, Any] = {}
+    anchors = _clean(run, "anchors")
+    heads = _clean(run, "heads")
+    if len(anchors) and depth is not None and depth > anchors["step"].max():
+        raise RunError(f"run {run.folder} holds {anchors['step'].max()} steps, {depth} asked: probe again with --depth")
+    for feed in ("drafted", "text"):
+        rows = anchors[anchors["feed"] == feed]
+        figures = feed_figures(rows, heads[heads["feed"] == feed], depth)
+        steps[feed] = [] if figures is None else _steps(figures, resamples)
+        if figures is not None and feed == "drafted":
+            found = onsets(figures, resamples=resamples)
+            lengths = acceptance_lengths(rows, figures.depth, resamples=resamples)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "checkpoint": {key: info["checkpoint"][key] for key in ("path", "sha256", "layout", "switches")},
+        "target": info["target"],
+        "settings": info["settings"],
+        "steps": steps["drafted"],
+        "text_fed_steps": steps["text"],
+        "acceptance_length": lengths,
+        "onset": found,
+        "provenance": info["provenance"],
+    }
+
+
+def counts(run: Run) -> dict[str, int]:
+    """Prompts and anchors of the clean variant, and how many anchors lie in loops or have a near tie in reach."""
+    rows = _clean(run, "anchors")
+    rows = rows[(rows["step"] == 1) & (rows["feed"] == "drafted")]
+    return {
+        "prompts": int(rows["prompt"].nunique()),
+        "anchors": len(rows),
+        "loop": int(rows["loop"].sum()),
+        "near_tie": int(rows["near_tie"].sum()),
+    }
+
+
+def feed_figures(anchors: pd.DataFrame, heads: pd.DataFrame, depth: int | None = None) -> FeedFigures | None:
+    """Per-prompt figures from the `anchors` and `heads` rows of one variant and feed; None without default anchors."""
+    rows = anchors[~anchors["loop"]]
+    if depth is not None:
+        rows = rows[rows["step"] <= depth]
+    if rows.empty:
+        return None
+    rows = rows.sort_values(["prompt", "anchor", "step"], ignore_index=True)
+    prompts = sorted(rows["prompt"].unique())
+    depth = int(rows["step"].max())
+    cells = pd.MultiIndex.from_product([prompts, range(1, depth + 1)])
+
+    first_of_chain = rows["step"] == 1
+    quantities = pd.DataFrame({"accepted": rows["accepted"].astype(float)})
+    quantities["reached"] = (rows["accepted"].shift(1, fill_value=True) | first_of_chain).astype(float)
+    if "rms/carry" in rows:
+        quantities["carry_rms"] = rows["rms/carry"]
+        log_rms = _log(rows["rms/carry"])
+        quantities["log_growth"] = log_rms - log_rms.groupby(first_of_chain.cumsum()).transform("first")
+    if "matched_growth" in rows:
+        quantities["log_matched_growth"] = _log(rows["matched_growth"])
+    if "entropy" in rows:
+        quantities["entropy"] = rows["entropy"]
+    for name in rows:
+        if str(name).startswith(("mass/", "excess/")):
+            quantities[name] = rows[name]
+
+    grouped = quantities.astype(np.float64).groupby([rows["prompt"].astype(str), rows["step"]])
+    shape = (len(prompts), depth)
+    means = {str(name): column.to_numpy().reshape(shape) for name, column in grouped.mean().reindex(cells).items()}
+    sums = grouped[["accepted", "reached"]].sum().reindex(cells, fill_value=0.0)
+    size = grouped.size().reindex(cells, fill_value=0)
+    del means["accepted"], means["reached"]
+    means["displacement"] = head_displacement(heads, prompts, depth)
+    return FeedFigures(
+        prompts=prompts,
+        depth=depth,
+        means={name: values for name, values in means.items() if np.isfinite(values).any()},
+        anchors=size.to_numpy(np.float64).reshape(shape),
+        reached=sums["reached"].to_numpy().reshape(shape),
+        accepted=sums["accepted"].to_numpy().reshape(shape),
+    )
+
+
+def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Floats:
+    """Displacement [prompt, step] from the `heads` rows of one variant and feed."""
+    rows = heads[(heads["step"] <= depth) & heads["prompt"].isin(prompts)]
+    columns = [f"excess/{bucket}" for bucket in DISJOINT_BUCKETS if f"excess/{bucket}" in rows]
+    result = np.full((len(prompts), depth), np.nan)
+    if rows.empty or not columns:
+        return result
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = rows[columns].to_numpy(np.float64) / rows["anchors"].to_numpy(np.float64)[:, None]
+    # One row is one head, so a mean over rows is a mean over heads.
+    per_head = pd.Series(stats.displacement(excess[:, None, :]))
+    place = pd.Index(prompts).get_indexer(rows["prompt"].astype(str))
+    means = per_head.groupby([place, rows["step"].to_numpy()]).mean()
+    result[means.index.get_level_values(0), means.index.get_level_values(1) - 1] = means.to_numpy()
+    return result
+
+
+def onsets(figures: FeedFigures, *, resamples: int = stats.RESAMPLES) -> dict[str, stats.Onset]:
+    """Steps from which a quantity differs from step 1 to the end (`stats.onset`); one not measured is absent.
+
+    `norm_up`: log RMS of the carry, by 10%. `sink_down`: raw sink mass, by 0.05; "not measurable" where step 1 has
+    less than that. `self_up`: excess of the self-generated mass, by 0.05; "not measurable" where the baseline leaves
+    it no such room. `displaced`: displacement, by 0.05.
+    """
+    found: dict[str, stats.Onset] = {}
+    means = figures.means
+
+    def find(name: str, values: Floats, practical: float, direction: Any, available: float | None = None) -> None:
+        differences = values - values[:, :1]
+        found[name] = stats.onset(differences, practical, direction, available=available, resamples=resamples)
+
+    if "log_growth" in means:
+        find("norm_up", means["log_growth"], stats.PRACTICAL_LOG_RMS, "up")
+    if "mass/sink" in means:
+        sink = means["mass/sink"]
+        find("sink_down", sink, stats.PRACTICAL_MASS, "down", _largest_mean(sink[:, :1]))
+    if "excess/self_generated" in means:
+        excess = means["excess/self_generated"]
+        room = None
+        if "mass/self_generated" in means:
+            room = _largest_mean(1.0 - (means["mass/self_generated"] - excess)[:, 1:])
+        find("self_up", excess, stats.PRACTICAL_MASS, "up", room)
+    if "displacement" in means:
+        find("displaced", means["displacement"], stats.PRACTICAL_MASS, "up")
+    return found
+
+
+def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
+    """Acceptance lengths at `depth` draft tokens, from the `anchors` rows of one variant, drafted feed.
+
+    `anchor_mean`: over anchors outside loops; `served`: over the rounds of the served walk, loops kept, with its
+    standard deviation over rounds; both without bonus token, `served_with_bonus` with it. The served figures are
+    absent if the anchors of a prompt are not consecutive.
+    """
+    rows = anchors[anchors["step"] <= depth]
+    chains = rows.groupby([rows["prompt"].astype(str), "anchor"], sort=True)
+    length = chains["accepted"].sum()
+    default = length[~chains["loop"].first()].groupby(level=0)
+    result: dict[str, Any] = {}
+    _put(result, "anchor_mean", stats.ratio_of_sums(default.sum(), default.size(), resamples=resamples))
+
+    walks = []
+    for _, counts_of_prompt in length.groupby(level=0):
+        positions = counts_of_prompt.index.get_level_values("anchor").to_numpy()
+        if (np.diff(positions) != 1).any():
+            return result
+        walks.append(stats.served_walk(counts_of_prompt.to_numpy(), depth))
+    total, rounds = [walk.total for walk in walks], [walk.rounds for walk in walks]
+    served = stats.ratio_of_sums(total, rounds, resamples=resamples)
+    _put(result, "served", served)
+    if "served" in result:
+        result["served_sd"] = float(np.std(np.concatenate([walk.accepted for walk in walks]), ddof=1))
+        _put(result, "served_with_bonus", served.map(lambda length: length + 1.0))
+    return result
+
+
+def _clean(run: Run, name: str) -> pd.DataFrame:
+    frame = run.table(name, probe=CLEAN)
+    return frame[frame["variant"] == CLEAN]
+
+
+def _log(values: pd.Series) -> pd.Series:
+    """Natural log; NaN for what is not positive."""
+    return np.log(values.astype(np.float64).where(values > 0))
+
+
+def _largest_mean(values: Floats) -> float | None:
+    """The largest over steps of the mean over prompts of `values[prompt, step]`."""
+    measured = values[:, np.isfinite(values).any(axis=0)]
+    return float(np.nanmean(measured, axis=0).max()) if measured.size else None
+
+
+def _put(result: dict[str, Any], name: str, intervals: stats.Intervals, *index: int) -> None:
+    interval = intervals.at(*index)
+    if interval is not None:
+        result[name] = interval.to_dict()
+
+
+def _steps(figures: FeedFigures, resamples: int) -> list[dict[str, Any]]:
+    names = list(figures.means)
+    stacked = stats.bca(np.stack([figures.means[name] for name in names], axis=-1), resamples=resamples)
+    means = {name: stacked[:, place] for place, name in enumerate(names)}
+    for name in ("growth", "matched_growth"):
+        if f"log_{name}" in means:
+            means[name] = means[f"log_{name}"].map(np.exp)
+    joint = stats.ratio_of_sums(figures.accepted, figures.anchors, resamples=resamples)
+    conditional = stats.ratio_of_sums(figures.accepted, figures.reached, resamples=resamples)
+    result = []
+    for place in range(figures.depth):
+        step: dict[str, Any] = {"step": place + 1}
+        for name in ("carry_rms", "growth", "matched_growth", "mass", "excess", "displacement", "entropy"):
+            if name in means:
+                _put(step, name, means[name], place)
+            elif name in ("mass", "excess"):
+                group: dict[str, Any] = {}
+                for bucket in _MASS_FIGURES:
+                    if f"{name}/{bucket}" in means:
+                        _put(group, bucket, means[f"{name}/{bucket}"], place)
+                if group:
+                    step[name] = group
+        acceptance: dict[str, Any] = {}
+        _put(acceptance, "joint", joint, place)
+        acceptance["anchors"] = int(figures.anchors[:, place].sum())
+        _put(acceptance, "conditional", conditional, place)
+        acceptance["conditional_denominator"] = int(figures.reached[:, place].sum())
+        step["acceptance"] = acceptance
+        result.append(step)
+    return result

@@ -1,0 +1,52 @@
+"""The undisturbed chains, which the questions about norms, attention and acceptance share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftscope.probes.base import Variant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from driftscope.pair import Pair
+    from driftscope.subject import Subject
+
+
+@dataclass(frozen=True)
+class CleanProbe:
+    """Drafted and text-fed chains with full rows, the target's norms by boundary, the aux features."""
+
+    name: str
+    question: str
+    shard: str = "clean"
+
+    def boundaries(self, pair: Pair) -> tuple[int, ...]:
+        return ()
+
+    def variants(self, pair: Pair) -> list[Variant]:
+        return [Variant("clean", "clean", {})]
+
+    def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
+        import pandas as pd
+
+        from driftscope import rows
+
+        anchors, heads, steps = [], [], []
+        for feed in ("drafted", "text"):
+            chains = subject.clean(feed)
+            anchors.append(rows.anchor_rows(subject, "clean", feed, chains))
+            heads.append(rows.head_rows(subject, "clean", feed, chains))
+            steps.append(rows.step_rows(subject, "clean", feed, chains))
+        tables = {
+            "anchors": pd.concat(anchors, ignore_index=True),
+            "heads": pd.concat(heads, ignore_index=True),
+            "steps": pd.concat(steps, ignore_index=True),
+            "layers": rows.layer_rows(subject.capture, subject.settings.sinks),
+        }
+        aux = rows.aux_rows(subject)
+        return tables if aux is None else {**tables, "aux": aux}
+
+    def cost(self, depth: int) -> float:
+        return 2.0

@@ -1,0 +1,90 @@
+"""The drafter and the chain against the peers' own modules: golden tensors made by tests/golden/make_*.py."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nnsight
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from driftscope.baseline import prefix_pass
+from driftscope.chain import Chain, Text, chain_inputs
+from driftscope.checkpoints import open_checkpoint
+from driftscope.drafter import build_drafter
+from driftscope.drafter.attention import Window
+from driftscope.observe import observe
+
+FILES = sorted((Path(__file__).parent / "golden").glob("*.safetensors"))
+TOLERANCE = {"atol": 1e-5, "rtol": 0}
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A golden file; see tests/golden/golden.py."""
+
+    config: dict[str, Any]
+    overrides: dict[str, Any]
+    steps: int
+    stored: dict[str, Tensor]
+    tensors: dict[str, Tensor]
+
+    @classmethod
+    def load(cls, path: Path) -> Golden:
+        with safe_open(path, "pt") as file:
+            metadata = {key: json.loads(value) for key, value in file.metadata().items()}
+            every = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        stored = {name.removeprefix("checkpoint."): t for name, t in every.items() if name.startswith("checkpoint.")}
+        tensors = {name: t for name, t in every.items() if not name.startswith("checkpoint.")}
+        return cls(metadata["config"], metadata["overrides"], metadata["steps"], stored, tensors)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_carry_and_logits_equal_the_peers_at_every_anchor_and_step(path: Path, tmp_path: Path):
+    golden = Golden.load(path)
+    save_file(golden.stored, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(golden.config))
+    opened = open_checkpoint(tmp_path, overrides=golden.overrides)
+    config = opened.config
+    drafter = build_drafter(
+        config,
+        opened.weights,
+        target_embedding=torch.zeros(config.vocab_size, config.target_hidden_size),
+        target_head=golden.tensors.get("head", torch.zeros(config.vocab_size, config.target_hidden_size)).float(),
+    )
+    assert not opened.unused
+    if "t2d" in golden.stored:
+        assert torch.equal(drafter.target_ids, golden.stored["t2d"].nonzero()[:, 0])
+    wanted = {name: golden.tensors[name] for name in ("carry", "logits")}
+    anchors, depth = wanted["carry"].shape[:2]
+    # The whole text is continuation, so that the first anchor, which has no prefix, is among them.
+    text = Text(golden.tensors["token_ids"].long(), 1, golden.tensors["features"].float())
+    windows = [Window(size) for size in config.sliding_window or [None] * config.num_layers]
+    passed = prefix_pass(drafter, text, windows, sinks=(0,), horizon=depth)
+    inputs = chain_inputs(text, passed.prefix, windows, anchors=torch.arange(anchors), depth=depth, feed="text")
+    seen = observe(
+        nnsight.NNsight(Chain(drafter)),
+        inputs,
+        lambda step, rows, values: {name: values[name].clone() for name in wanted},
+        sites=list(wanted),
+    )
+    torch.testing.assert_close(passed.baseline.carry[:anchors], wanted["carry"][:, 0], **TOLERANCE)
+    for step in range(golden.steps):
+        for name, tensor in wanted.items():
+            torch.testing.assert_close(
+                seen[step][name],
+                tensor[:, step],
+                **TOLERANCE,
+                msg=lambda message, name=name, step=step: f"{name} at step {step + 1}: {message}",
+            )
+
+
+def test_golden_files_are_there_for_every_peer():
+    peers = {path.stem.partition("-")[0] for path in FILES}
+    assert peers == {"eagle1", "specforge", "speculators"}
