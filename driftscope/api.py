@@ -3,54 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
-
-import pandas as pd
+from typing import Any
 
 from driftscope._version import __version__
 from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
-from driftscope.errors import DriftscopeError, PromptError, RunError
-from driftscope.features import needed_boundaries
+from driftscope.captures import Capture
+from driftscope.engine import choose_sinks, run_probes, take_captures
+from driftscope.errors import RunError
+from driftscope.estimate import estimate, told
+from driftscope.naming import fresh_run
 from driftscope.pair import Pair, load_pair
-from driftscope.probes import Probe, chosen
-from driftscope.prompts import SkippedPrompts, load_prompts, tokenize_prompts
+from driftscope.probes import DEFAULT, Probe, chosen
+from driftscope.progress import NullProgress, ProgressReport
+from driftscope.prompts import SkippedPrompts
 from driftscope.run import Run
-from driftscope.sinks import detect_sinks
-from driftscope.subject import Settings, Subject
+from driftscope.subject import Settings
 from driftscope.target import Target
 
 __all__ = ["load_pair", "open_run", "probe", "probe_pair"]
-
-MIN_ANCHORS = 4
-
-
-class Progress(Protocol):
-    """Where progress goes; driftscope.progress has one for terminals."""
-
-    def stage(self, name: str, total: int) -> None: ...
-    def advance(self, n: int = 1, note: str = "") -> None: ...
-    def message(self, text: str) -> None: ...
-
-
-class Silent:
-    """Says nothing."""
-
-    def stage(self, name: str, total: int) -> None:
-        pass
-
-    def advance(self, n: int = 1, note: str = "") -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
 
 
 def open_run(folder: str | Path) -> Run:
@@ -78,17 +54,17 @@ def probe(
     trust_remote_code: bool = False,
     cache_dir: str | Path | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressReport | None = None,
 ) -> Run:
     """Probe a drafter checkpoint with its target and return the run.
 
-    out: the run folder; without one, runs/<checkpoint>. depth: steps of the tables; horizon: steps that every anchor
+    out: the run folder; without one, a fresh one in runs/. depth: steps of the tables; horizon: steps that every anchor
     must have ahead of it. sink: `auto` detects the target's sinks, `none`, or positions. Raises a DriftscopeError of one
     line for whatever the user can mend; what was measured until then stays in the run folder.
     """
-    report = progress or Silent()
+    report = progress or NullProgress()
     wanted = chosen(probes)
-    folder = Path(out) if out is not None else Path("runs") / Path(checkpoint).stem
+    folder = Path(out) if out is not None else fresh_run(checkpoint)
     if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} exists: use --resume to go on with it or another -o")
     report.message(f"loading {checkpoint}")
@@ -132,95 +108,30 @@ def probe_pair(
     resume: bool = False,
     cache_dir: str | Path | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressReport | None = None,
 ) -> Run:
     """probe() for a pair that is loaded already."""
-    report = progress or Silent()
+    report = progress or NullProgress()
     horizon = max(horizon, depth)
-    captures, skipped = take_captures(
+    cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
+    sources, skipped = take_captures(
         pair,
         prompts=prompts,
         max_new_tokens=max_new_tokens,
         horizon=horizon,
         extra={b for item in probes for b in item.boundaries(pair)},
-        cache_dir=cache_dir,
+        cache=cache,
         progress=report,
     )
+    captures = [source.capture for source in sources]
     sinks = choose_sinks(pair, captures, sink)
     settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
     run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume)
-    shards: dict[str, Probe] = {}
-    for item in probes:
-        shards.setdefault(item.shard, item)
-    report.stage("probing", len(captures) * len(shards))
-    for record in captures:
-        # One subject a prompt: its prefix pass and clean chains serve every probe.
-        subject = Subject(pair, record, settings)
-        for item in shards.values():
-            if not run.done(item.shard, record.prompt_id):
-                tables = item.measure(subject)
-                run.write_shard(item.shard, record.prompt_id, {**tables, "variants": variant_rows(item, pair)})
-            report.advance(note=f"{record.prompt_id} {item.shard}")
+    if any(item.name not in DEFAULT for item in probes):
+        costs = estimate(pair, probes, settings, prompts=len(sources), max_new_tokens=max_new_tokens)
+        report.message(told(costs))
+    run_probes(run, pair, sources, settings, probes, max_new_tokens=max_new_tokens, cache=cache, progress=report)
     return run
-
-
-def take_captures(
-    pair: Pair,
-    *,
-    prompts: str | Path | None,
-    max_new_tokens: int,
-    horizon: int,
-    extra: set[int],
-    cache_dir: str | Path | None,
-    progress: Progress,
-) -> tuple[list[Capture], dict[str, int]]:
-    """The captures of all usable prompts and how many prompts were left out, by reason."""
-    target = pair.target
-    room = target.max_positions
-    kept, skipped = tokenize_prompts(
-        load_prompts(Path(prompts) if prompts is not None else None),
-        target.tokenizer,
-        max_tokens=(room - max_new_tokens) if room else 1 << 30,
-        min_tokens=2,
-    )
-    begun = False
-
-    def tell(stage: str, done: int, total: int) -> None:
-        nonlocal begun
-        if not begun:
-            progress.stage("capturing target", total)
-            begun = True
-        if stage == "record":
-            progress.advance()
-
-    boundaries = sorted({*needed_boundaries(pair.config, target.num_layers), *extra})
-    cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
-    captures = capture(target, kept, max_new_tokens=max_new_tokens, boundaries=boundaries, cache=cache, progress=tell)
-    usable = [record for record in captures if record.new_tokens - horizon >= MIN_ANCHORS]
-    short = len(captures) - len(usable)
-    if not usable:
-        raise PromptError(
-            f"all {len(captures)} continuations are shorter than horizon {horizon} + {MIN_ANCHORS} tokens; "
-            "use other prompts, a larger --max-new-tokens or a smaller --depth"
-        )
-    counts = {**dataclasses.asdict(skipped), "short_continuation": short}
-    told = {name.replace("_", " "): count for name, count in counts.items() if count}
-    if told:
-        progress.message("prompts left out: " + ", ".join(f"{count} {name}" for name, count in told.items()))
-    return usable, counts
-
-
-def choose_sinks(pair: Pair, captures: Sequence[Capture], sink: str | Sequence[int]) -> tuple[int, ...]:
-    """Sink positions: detected on the target, none, or as given."""
-    if sink == "auto":
-        return detect_sinks(pair.target, captures).positions
-    if sink == "none":
-        return ()
-    try:
-        positions = sink.split(",") if isinstance(sink, str) else sink
-        return tuple(sorted({int(position) for position in positions}))
-    except ValueError:
-        raise DriftscopeError(f"--sink {sink} is not known; use auto, none or positions such as 0,1") from None
 
 
 def start_run(
@@ -289,18 +200,3 @@ def provenance(pair: Pair, skipped: Mapping[str, int]) -> dict[str, Any]:
         "command": " ".join(sys.argv),
         "skipped_prompts": dict(skipped),
     }
-
-
-def variant_rows(item: Probe, pair: Pair) -> pd.DataFrame:
-    """The `variants` table of one probe."""
-    return pd.DataFrame(
-        [
-            {
-                "variant": variant.name,
-                "probe": item.shard,
-                "kind": variant.kind,
-                "parameters": json.dumps(variant.parameters),
-            }
-            for variant in item.variants(pair)
-        ]
-    )

@@ -16,7 +16,10 @@ from driftscope.drafter.norms import rms
 class Intervention(Protocol):
     """Overwrites one site. Tensors that hold one entry per anchor are sliced with `rows`, the chunk's anchors."""
 
-    site: str
+    @property
+    def site(self) -> str:
+        """Name of the site."""
+        ...
 
     def acts(self, step: int) -> bool:
         """Whether this step (from 1) is touched."""

@@ -96,19 +96,18 @@ class StepMeasure:
         draft = self.draft_ids[text]
         known = draft >= 0
         scores = logits.float()
-        log_normaliser = scores.logsumexp(-1)
-        own = scores.gather(-1, draft.clamp(min=0)[:, None])[:, 0]
-        top, best = scores.max(-1)
-        probabilities = (scores - log_normaliser[:, None]).exp_()
-        entropy = log_normaliser - (probabilities * scores).sum(-1)
+        best = scores.argmax(-1)
+        log_probs, probs = scores.log_softmax(-1), scores.softmax(-1)
+        index = draft.clamp(min=0)[:, None]
+        own = log_probs.gather(-1, index)[:, 0]
         nan = torch.full_like(own, float("nan"))
         return {
             "drafted": self.drafter.target_ids[best],
             "text": text,
-            "rank": torch.where(known, 1 + (scores > own[:, None]).sum(-1), -1),
-            "prob": torch.where(known, (own - log_normaliser).exp(), nan),
-            "top_prob": (top - log_normaliser).exp(),
-            "logit_entropy": entropy,
+            "rank": torch.where(known, 1 + (scores > scores.gather(-1, index)).sum(-1), -1),
+            "prob": torch.where(known, own.exp(), nan),
+            "top_prob": probs.amax(-1),
+            "logit_entropy": -torch.linalg.vecdot(probs, log_probs),
         }
 
 

@@ -62,12 +62,14 @@ def load_pair(
     config. overrides: switches of DrafterConfig by name. dtype: of target and drafter; `auto` is float32 on a CPU and the
     target's own on CUDA. Raises CheckpointError or TargetError in one line.
     """
-    opened = (
-        checkpoint
-        if isinstance(checkpoint, Checkpoint)
-        else open_checkpoint(checkpoint, overrides=overrides, revision=revision)
-    )
+
+    def read(target_config: Any = None) -> Checkpoint:
+        if isinstance(checkpoint, Checkpoint):
+            return checkpoint
+        return open_checkpoint(checkpoint, overrides=overrides, revision=revision, target_config=target_config)
+
     if target is None:
+        opened = read()
         if opened.target_name is None:
             raise TargetError(f"{opened.path} does not name its target; name it with --target")
         target = opened.target_name
@@ -76,6 +78,8 @@ def load_pair(
         if isinstance(target, Target)
         else load_target(target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code)
     )
+    # The target's config fills what a bare checkpoint leaves open, such as the head size.
+    opened = read(loaded.text_config)
     config = fit_to_target(opened.config, loaded.text_config)
     drafter = build_drafter(
         config,

@@ -90,12 +90,12 @@ class RichProgress(NullProgress):
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("[dim]{task.fields[note]}", markup=True),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
             console=console,
         )
         self._task: TaskID | None = None

@@ -131,7 +131,7 @@ def step_rows(subject: Subject, variant: str, feed: Feed, steps: Steps, quantiti
             }
         for name in quantities:
             values = step[name]
-            row[f"sum/{name}"] = float(values[kept].reshape(int(kept.sum()), -1).mean(1).sum(dtype=np.float64))
+            row[f"sum/{name}"] = float(values.reshape(len(values), -1).mean(1)[kept].sum(dtype=np.float64))
         rows.append(row)
     return pd.DataFrame(rows)
 

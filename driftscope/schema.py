@@ -148,6 +148,7 @@ ANCHORS = Table(
         _optional("rank", INT32, "of the text token among the draft logits, 1 = top; null outside their vocabulary"),
         _optional("prob", FLOAT, "drafter's probability of the text token; null as rank is"),
         _optional("top_prob", FLOAT, "drafter's highest probability"),
+        _optional("sampling", FLOAT, "sum over v of min(p(v), q(v)), target and drafter; temperature in the variant"),
         _optional("logit_entropy", FLOAT, "of the drafter's distribution, nats"),
         _optional("entropy", FLOAT, "of the attention, nats, mean over layers and heads"),
         _optional("rms/{site}", FLOAT, "RMS at a site (q, k, v: mean over heads)"),
@@ -226,7 +227,32 @@ VARIANTS = Table(
     ),
     key=("variant", "probe"),
 )
-TABLES = {table.name: table for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, VARIANTS)}
+CONDITIONS = Table(
+    "conditions",
+    (
+        Column("variant", STRING, "condition of a probe with texts of its own"),
+        _PROMPT,
+        _optional("prompt_tokens", INT32),
+        _optional("text_tokens", INT32, "prompt and continuation; null where nothing was captured"),
+        _optional("double_bos", BOOL, "the prompt starts with two beginning-of-text tokens"),
+        _optional("left_out", STRING, "why there are no rows; null where there are"),
+    ),
+)
+SIMILARITY = Table(
+    "similarity",
+    (
+        _VARIANT,
+        _FEED,
+        _PROMPT,
+        _STEP,
+        Column("boundary", INT16),
+        Column("row", STRING, "of the target: t+k, t+k-1 or t, for step k of anchor t", values=("next", "same", "anchor")),
+        Column("anchors", INT32, "anchors outside loops"),
+        _optional("cka", SUM, "linear CKA of the carries and the boundary over those anchors, unbiased HSIC"),
+        _optional("sum_cos", SUM, "sum of their cosines; null where the widths differ"),
+    ),
+)
+TABLES = {table.name: table for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS)}
 
 
 def table_named(name: str) -> Table:

@@ -23,6 +23,8 @@ _MASSES = {
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _DRIFTED = "bold yellow"
+# rich would put an ASCII terminal's table into a full grid, which takes more room than was measured.
+_ASCII_BOX = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 Step = Mapping[str, Any]
 
@@ -79,7 +81,7 @@ def step_table(
 def _table(steps: Sequence[Step], onset: Mapping[str, int | str], shown: _Width, *, ascii_only: bool) -> Table:
     # The box itself sets columns one apart.
     table = Table(
-        box=box.SIMPLE_HEAD,
+        box=_ASCII_BOX if ascii_only else box.SIMPLE_HEAD,
         padding=(0, shown.gap - 1, 0, 0),
         pad_edge=False,
         header_style="bold",
@@ -98,10 +100,10 @@ def _table(steps: Sequence[Step], onset: Mapping[str, int | str], shown: _Width,
             column(header, marked(key, lambda step: _number(figure(step, *path), form)))
 
     column("\nstep", lambda step: Text(str(step["step"]), "bold"))
-    if shown.carry_rms:
-        number("carry\nRMS", "carry_rms", form=".3g")
+    if shown.carry_rms and _measured(steps, "carry_rms"):
+        column("carry\nRMS", _rms)
     if _measured(steps, "growth"):
-        header = "\ngrowth" if shown.carry_rms else "carry\ngrowth"
+        header = "\ngrowth" if shown.carry_rms and _measured(steps, "carry_rms") else "carry\ngrowth"
         column(header, marked("norm_up", lambda step: _growth(step, shown.interval)), "left")
     if shown.matched:
         number("\nmatched", "matched_growth")
@@ -141,7 +143,7 @@ def _marked(
         figure_end = len(text.plain.split(" ", 1)[0])
         if step["step"] >= start:
             text.stylize(_DRIFTED, 0, figure_end)
-        return Text(symbol if step["step"] == start else " ", _DRIFTED) + text
+        return Text.assemble((symbol if step["step"] == start else " ", _DRIFTED), text)
 
     return with_mark
 
@@ -153,6 +155,11 @@ def _number(value: float | None, form: str) -> Text:
     if float(text) == 0:
         text = text.replace("-", "+" if form.startswith("+") else "")
     return Text(text)
+
+
+def _rms(step: Step) -> Text:
+    value = figure(step, "carry_rms")
+    return _number(value, "#.3g" if value is not None and value < 100 else ".0f")
 
 
 def _growth(step: Step, interval: bool) -> Text:

@@ -13,6 +13,7 @@ from torch import Tensor
 from driftscope.baseline import PrefixPass, prefix_pass
 from driftscope.captures import Capture
 from driftscope.chain import Feed, Text, chain_inputs
+from driftscope.conditions import Condition
 from driftscope.drafter.attention import Window
 from driftscope.features import drafter_text
 from driftscope.interventions import Intervention
@@ -47,7 +48,9 @@ class Subject:
     capture: Capture
     settings: Settings
     window: Window = FULL
-    _clean: dict[tuple[Feed, int], list[dict[str, Tensor]]] = field(default_factory=dict, repr=False)
+    condition: Condition | None = None
+    """What the probe asked instead of the run's own prompt, if it did."""
+    _clean: dict[tuple[Feed, int], list[dict[str, Tensor]]] = field(default_factory=dict, repr=False, init=False)
 
     @property
     def windows(self) -> list[Window]:

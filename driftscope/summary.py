@@ -7,6 +7,7 @@ prompts. Only the served walk uses every anchor.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -147,33 +148,45 @@ def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Fl
     return result
 
 
-def onsets(figures: FeedFigures, *, resamples: int = stats.RESAMPLES) -> dict[str, stats.Onset]:
+PRACTICAL = {
+    "norm_up": stats.PRACTICAL_LOG_RMS,
+    "sink_down": stats.PRACTICAL_MASS,
+    "self_up": stats.PRACTICAL_MASS,
+    "displaced": stats.PRACTICAL_MASS,
+}
+"""How far a quantity must move to count."""
+
+
+def onsets(
+    figures: FeedFigures, *, practical: Mapping[str, float] = PRACTICAL, resamples: int = stats.RESAMPLES
+) -> dict[str, stats.Onset]:
     """Steps from which a quantity differs from step 1 to the end (`stats.onset`); one not measured is absent.
 
     `norm_up`: log RMS of the carry, by 10%. `sink_down`: raw sink mass, by 0.05; "not measurable" where step 1 has
     less than that. `self_up`: excess of the self-generated mass, by 0.05; "not measurable" where the baseline leaves
-    it no such room. `displaced`: displacement, by 0.05.
+    it no such room. `displaced`: displacement, by 0.05. `practical` has other sizes; only its keys are looked for.
     """
     found: dict[str, stats.Onset] = {}
     means = figures.means
 
-    def find(name: str, values: Floats, practical: float, direction: Any, available: float | None = None) -> None:
-        differences = values - values[:, :1]
-        found[name] = stats.onset(differences, practical, direction, available=available, resamples=resamples)
+    def find(name: str, values: Floats, direction: Any, available: float | None = None) -> None:
+        if name in practical:
+            differences = values - values[:, :1]
+            found[name] = stats.onset(differences, practical[name], direction, available=available, resamples=resamples)
 
     if "log_growth" in means:
-        find("norm_up", means["log_growth"], stats.PRACTICAL_LOG_RMS, "up")
+        find("norm_up", means["log_growth"], "up")
     if "mass/sink" in means:
         sink = means["mass/sink"]
-        find("sink_down", sink, stats.PRACTICAL_MASS, "down", _largest_mean(sink[:, :1]))
+        find("sink_down", sink, "down", _largest_mean(sink[:, :1]))
     if "excess/self_generated" in means:
         excess = means["excess/self_generated"]
         room = None
         if "mass/self_generated" in means:
             room = _largest_mean(1.0 - (means["mass/self_generated"] - excess)[:, 1:])
-        find("self_up", excess, stats.PRACTICAL_MASS, "up", room)
+        find("self_up", excess, "up", room)
     if "displacement" in means:
-        find("displaced", means["displacement"], stats.PRACTICAL_MASS, "up")
+        find("displaced", means["displacement"], "up")
     return found
 
 

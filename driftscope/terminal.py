@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
@@ -14,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from driftscope.naming import short_name
 from driftscope.step_table import step_table
 from driftscope.verdict import Reading, Verdict, bounds, figure, verdict
 
@@ -47,7 +47,7 @@ _PIPED_WIDTH = 120
 
 def stdout_console(stream: TextIO | None = None) -> Console:
     """A console on stdout; without a terminal and COLUMNS it is 120 wide, so that a file gets the whole table."""
-    console = Console(file=stream or sys.stdout, highlight=False)
+    console = Console(file=stream or sys.stdout, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in console._environ:
         console.width = _PIPED_WIDTH
     return console
@@ -100,17 +100,21 @@ def render(
     print_warnings(checkpoint.get("warnings") or (), console)
 
 
-def switches_table(switches: Mapping[str, Any], origins: Mapping[str, Any], *, every: bool = False) -> Group | Table:
-    """The switches with where each value came from: those that decide most and those set by a user, or `every` one."""
+def switches_table(switches: Mapping[str, Any], origins: Mapping[str, Any], *, every: bool = False) -> Group:
+    """The switches with where each value came from: those that decide most and those set by a user, or `every` one,
+    where plain defaults that nothing speaks for or against share a line."""
     known = {name: origin for name, origin in origins.items() if isinstance(origin, Mapping)}
 
     def source(name: str) -> str:
         return str(known.get(name, {}).get("source", ""))
 
+    def detail(name: str) -> str:
+        return str(known.get(name, {}).get("detail", ""))
+
     chosen = [name for name in _SHOWN_SWITCHES if name in switches]
-    chosen += [name for name in switches if name not in chosen and (every or source(name) == "user")]
-    if every or not chosen:
-        chosen = list(switches)
+    plain = [name for name in switches if name not in chosen and source(name) == "default" and not detail(name)]
+    others = [name for name in switches if name not in chosen and name not in plain]
+    chosen += [name for name in others if every or source(name) == "user" or not chosen]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold")
     table.add_column("switch", no_wrap=True)
     table.add_column("value", overflow="fold")
@@ -122,14 +126,17 @@ def switches_table(switches: Mapping[str, Any], origins: Mapping[str, Any], *, e
             name,
             Text(_value(switches[name]), "bold"),
             Text(where or "-", _ORIGIN.get(where, "dim")),
-            Text(str(known.get(name, {}).get("detail", ""))),
+            Text(detail(name)),
         )
+    if every:
+        tail = "; ".join(f"{name} {_value(switches[name])}" for name in plain)
+        return Group(table, Text(f"plain defaults: {tail}", "dim")) if tail else Group(table)
     rest = [name for name in switches if name not in chosen]
     if not rest:
-        return table
+        return Group(table)
     sources = Counter(source(name) or "unknown" for name in rest)
     listed = ", ".join(f"{count} from {where}" for where, count in sources.most_common())
-    return Group(table, Text(f"{len(rest)} more ({listed}): all of them in run.json and `driftscope inspect`", "dim"))
+    return Group(table, Text(f"{len(rest)} more ({listed}): driftscope inspect shows all", "dim"))
 
 
 def print_warnings(warnings: Sequence[str], console: Console) -> None:
@@ -150,7 +157,7 @@ def _bullets(rows: Sequence[tuple[Text, Text]]) -> Table:
 
 def _title(summary: Mapping[str, Any]) -> str:
     checkpoint, target = summary["checkpoint"], summary["target"]
-    return f"{stem(checkpoint['path'])} ({checkpoint['layout']}), drafting for {stem(target['name'])}"
+    return f"{short_name(checkpoint['path'])} ({checkpoint['layout']}), drafting for {short_name(target['name'])}"
 
 
 def _verdict_panel(found: Verdict, title: str) -> Panel:
@@ -196,9 +203,9 @@ def _legend(steps: Sequence[Mapping[str, Any]], left_out: Sequence[str], onset: 
         "cond.: step k accepted where all before were",
     ]
     if any(figure(step, "entropy") is not None for step in steps) and "entropy" not in left_out:
-        words.insert(5, "entropy: of attention, nats")
+        words.insert(4, "entropy: of attention, nats")
     if onset:
-        words.append(f"{'^ v' if ascii_only else '▲ ▼'}: onset")
+        words.append(f"{'^v' if ascii_only else '▲▼'}: onset")
     text = "; ".join(words) + "."
     if left_out:
         text += f" Left out at this width: {', '.join(left_out)}."
@@ -216,7 +223,9 @@ def _lengths(summary: Mapping[str, Any]) -> Group:
         if value is None:
             return
         interval = f" (95% {ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
-        grid.add_row(f"  {name}", Text(f"{value:.2f}", "bold") + Text(interval, "dim"), Text(meaning + extra, "dim"))
+        grid.add_row(
+            f"  {name}", Text.assemble((f"{value:.2f}", "bold"), (interval, "dim")), Text(meaning + extra, "dim")
+        )
 
     deviation = lengths.get("served_sd")
     spread = f"; SD over rounds {deviation:.2f}" if deviation is not None else ""
@@ -243,8 +252,9 @@ def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None) -> list
         )
     for where in (summary["settings"], summary["provenance"]):
         skipped = where.get("skipped_prompts") or where.get("skipped")
-        if skipped:
-            notes.append(f"skipped prompts: {_skipped(skipped)}")
+        text = _skipped(skipped) if skipped else ""
+        if text:
+            notes.append(f"prompts left out: {text}")
             break
     steps = summary["steps"]
     sinks = summary["target"].get("sinks")
@@ -275,16 +285,3 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)
-
-
-def stem(path: str) -> str:
-    """A short name for a checkpoint or target: the last part of a path or Hub id that says something."""
-    parts = [part for part in Path(path).parts if part not in ("/", ".", "..")]
-    generic = {"model", "pytorch_model", "adapter_model", "checkpoint", "draft_model", "weights"}
-    while len(parts) > 1 and Path(parts[-1]).suffix in _WEIGHT_SUFFIXES and Path(parts[-1]).stem in generic:
-        parts.pop()
-    last = parts[-1] if parts else ""
-    return last.removesuffix(Path(last).suffix) if Path(last).suffix in _WEIGHT_SUFFIXES else last
-
-
-_WEIGHT_SUFFIXES = {".pt", ".pth", ".bin", ".safetensors"}

@@ -60,6 +60,8 @@ def verdict(summary: Mapping[str, Any]) -> Verdict:
     post = summary["checkpoint"].get("switches", {}).get("carry") == "post"
     onsets = {key: summary["onset"].get(key) for key in ONSETS}
     readings = tuple(Reading(key, onset, _sentence(key, onset, steps, post)) for key, onset in onsets.items())
+    if summary["target"].get("sinks") == []:
+        readings = (*readings[:-1], Reading("sink_down", onsets["sink_down"], "the target has no sink position"))
     found = {reading.key: reading.onset for reading in readings if isinstance(reading.onset, int)}
     if found:
         return Verdict("drift", _drift(found, steps), readings)
@@ -143,8 +145,7 @@ def _no_drift(readings: Sequence[Reading], steps: Sequence[Mapping[str, Any]], p
 def _sentence(key: str, onset: int | str | None, steps: Sequence[Mapping[str, Any]], post: bool) -> str:
     if onset is None:
         return "not recorded"
-    few = _few_prompts(steps)
-    if onset == "not measurable" and not few:
+    if onset == "not measurable" and not _few_prompts(steps):
         return _why_not(key, steps)
     last, number = steps[-1], steps[-1]["step"]
     words = {"norm_up": _norm, "displaced": _displaced, "self_up": _self, "sink_down": _sink}
@@ -162,13 +163,13 @@ def _norm(steps: Sequence[Mapping[str, Any]], onset: int | str) -> str:
     matched = figure(last, "matched_growth")
     if matched is None:
         return text
-    only = "but only " if isinstance(onset, int) and math.log(matched) < PRACTICAL_LOG_RMS else ""
+    only = "but only " if isinstance(onset, int) and matched < math.exp(PRACTICAL_LOG_RMS) else ""
     return f"{text}, {only}{matched:.2f}x against no drafting"
 
 
 def _displaced(steps: Sequence[Mapping[str, Any]], onset: int | str) -> str:
     last = steps[-1]
-    text = f"{_figure(last, '', 'displacement')} of a head's attention"
+    text = _figure(last, " of a head's attention", "displacement")
     moves = {part: figure(last, "excess", part) for part in _PARTS}
     known = {part: value for part, value in moves.items() if value is not None}
     if not known or not isinstance(onset, int):
@@ -188,7 +189,7 @@ def _self(steps: Sequence[Mapping[str, Any]], onset: int | str) -> str:
 
 def _sink(steps: Sequence[Mapping[str, Any]], onset: int | str) -> str:
     last = steps[-1]
-    text = f"{_figure(last, '', 'mass', 'sink')}, {_plain(figure(steps[0], 'mass', 'sink'))} at step 1"
+    text = f"{_figure(last, ' of attention', 'mass', 'sink')}, {_plain(figure(steps[0], 'mass', 'sink'))} at step 1"
     more = figure(last, "excess", "sink")
     return text if more is None else f"{text}; {_plain(more, sign=True)} against no drafting"
 
@@ -197,8 +198,8 @@ def _why_not(key: str, steps: Sequence[Mapping[str, Any]]) -> str:
     sink = figure(steps[0], "mass", "sink")
     if key == "sink_down" and sink is not None and sink < PRACTICAL_MASS:
         return f"the sink has only {sink:.3f} of attention at step 1, less than the change that would count"
-    if key == "self_up":
-        return "without drafting, these positions already have nearly all attention: no room for more"
+    if key == "self_up" and all(bounds(step, "excess", "self_generated") for step in steps[1:]):
+        return "these positions have nearly all attention without drafting: no room for more"
     return "a step has too few prompts for an interval"
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from driftscope.conditions import Condition, PlannedText, Source
     from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.subject import Settings, Subject
 
 
 @runtime_checkable
@@ -19,10 +21,15 @@ class Probe(Protocol):
     Probes with the same `shard` share their measurement: it runs once, by whichever comes first.
     """
 
-    name: str
-    question: str
-    shard: str
-    """Name under which the rows of a prompt are stored; what was stored is not measured again."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def question(self) -> str: ...
+
+    @property
+    def shard(self) -> str:
+        """Name under which the rows of a prompt are stored; what was stored is not measured again."""
 
     def boundaries(self, pair: Pair) -> tuple[int, ...]:
         """Target boundaries that must be captured beside those that the drafter reads."""
@@ -35,6 +42,24 @@ class Probe(Protocol):
 
     def cost(self, depth: int) -> float:
         """Chain passes per prompt, in units of one clean chain of `depth` steps."""
+
+
+@runtime_checkable
+class ConditionProbe(Probe, Protocol):
+    """A probe with texts of its own: the run's prompts under other conditions.
+
+    `measure` is called for each of them, with the condition in `subject.condition`; the rows of all conditions of a
+    prompt are one shard. The run adds the `conditions` table.
+    """
+
+    def conditions(
+        self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int
+    ) -> list[Condition]:
+        """What the target is to continue. Prompts of the run that are not among them are not measured; `new_tokens` is
+        the length of the run's continuations."""
+
+    def planned(self, prompts: int, settings: Settings) -> list[PlannedText]:
+        """The texts, for a run of so many prompts."""
 
 
 @dataclass(frozen=True)

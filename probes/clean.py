@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from driftscope.errors import DriftscopeError
 from driftscope.probes.base import Variant
 
 if TYPE_CHECKING:
@@ -21,21 +22,31 @@ class CleanProbe:
     name: str
     question: str
     shard: str = "clean"
+    temperature: float = 1.0
+    """Of target and drafter, for the sampling acceptance; every other figure is greedy."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise DriftscopeError(f"probe {self.name}: temperature {self.temperature}; expected more than 0")
 
     def boundaries(self, pair: Pair) -> tuple[int, ...]:
         return ()
 
     def variants(self, pair: Pair) -> list[Variant]:
-        return [Variant("clean", "clean", {})]
+        return [Variant("clean", "clean", {"temperature": self.temperature})]
 
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
         from driftscope import rows
+        from driftscope.probes.sampling import with_sampling
 
         anchors, heads, steps = [], [], []
         for feed in ("drafted", "text"):
-            chains = subject.clean(feed)
+            if feed == "text":
+                chains = subject.chains("text", measure=with_sampling(subject, self.temperature))
+            else:
+                chains = subject.clean("drafted")
             anchors.append(rows.anchor_rows(subject, "clean", feed, chains))
             heads.append(rows.head_rows(subject, "clean", feed, chains))
             steps.append(rows.step_rows(subject, "clean", feed, chains))

@@ -67,7 +67,9 @@ def kind_of(path: Path) -> tuple[Literal["safetensors", "torch"], list[str]]:
             raise CheckpointError(f"{path}: {what}")
     named_safe = path.suffix == ".safetensors"
     if head.startswith(b"PK\x03\x04"):
-        return "torch", [f"{path.name} was written by torch.save, whatever its name says"] if named_safe else []
+        if named_safe:
+            raise CheckpointError(f"{path}: a zip archive as torch.save writes it, not safetensors; rename it to .pt")
+        return "torch", []
     if len(head) > 8 and head[8:9] == b"{":
         return "safetensors", [] if named_safe else [f"{path.name} is a safetensors file, whatever its name says"]
     if named_safe:
@@ -143,13 +145,13 @@ def _check_archive(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
+            if any(entry.filename.endswith("constants.pkl") for entry in entries):
+                raise CheckpointError(f"{path}: a TorchScript program, not a state dict; save that as safetensors")
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise CheckpointError(f"{path}: compressed entries, which torch.save never writes; not opened")
             if sum(entry.file_size for entry in entries) > size:
                 raise CheckpointError(f"{path}: its entries claim more bytes than the {size:,} of the file; not opened")
             pickles = [entry for entry in entries if entry.filename.endswith("data.pkl")]
-            if any(entry.filename.endswith("constants.pkl") for entry in entries):
-                raise CheckpointError(f"{path}: a TorchScript program, not a state dict; save that as safetensors")
             if len(pickles) != 1:
                 raise CheckpointError(f"{path}: a zip archive, but not one that torch.save writes (no data.pkl)")
             if pickles[0].file_size > _MAX_PICKLE:

@@ -212,8 +212,6 @@ def _choose(folder: Path, weights: list[str], entries: list[str], notes: list[st
         if others:
             notes.append(f"{usual[0]} was read; {', '.join(others)} beside it not")
         return usual[:1]
-    if len(weights) == 1:
-        return weights
     shards = [match for name in weights if (match := _SHARD.match(name))]
     if shards and len(shards) == len(weights) and len({match["stem"] + match["suffix"] for match in shards}) == 1:
         total = int(shards[0]["total"])
@@ -221,6 +219,8 @@ def _choose(folder: Path, weights: list[str], entries: list[str], notes: list[st
             notes.append(f"no index beside the {total} shards; all were read")
             return weights
         raise CheckpointError(f"{folder}: {len(shards)} of {total} shards are there; fetch the rest and open again")
+    if len(weights) == 1:
+        return weights
     if weights:
         raise CheckpointError(f"{folder}: several weight files ({', '.join(weights[:4])}); name one of them")
     if "adapter_config.json" in entries or any(name.startswith("adapter_model") for name in entries):

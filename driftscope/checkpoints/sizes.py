@@ -138,6 +138,9 @@ def _target_width(board: Switchboard, width: int) -> tuple[int, Any, str]:
         return stated[0], "config", stated[1]
     if board.has("fc_norm.0.weight"):
         return board.shape("fc_norm.0.weight", 1)[0], "weights", "fc_norm.0.weight"
+    hidden: int = board.get("hidden_size")
+    if not board.has("embed_tokens.weight") and board.user("embedding") is None:
+        return hidden, "weights", "no embed_tokens.weight, so the target's embedding must fit"
     stated = board.number("num_aux_hidden_states", "eagle_config.num_aux_hidden_states", "num_aux_layers")
     aux = find_aux_ids(board)
     count, key = stated or ((len(aux.ids), aux.key) if aux else (0, ""))
@@ -148,7 +151,6 @@ def _target_width(board: Switchboard, width: int) -> tuple[int, Any, str]:
             raise CheckpointError(f"fc.weight reads {width} features, which {count} aux states ({key}) do not divide")
         return width // count, "weights", f"{width} columns of fc.weight / {count} ({key})"
     target = getattr(board.target, "hidden_size", None)
-    hidden: int = board.get("hidden_size")
     if width == 3 * hidden:
         return hidden, "weights", "fc.weight reads 3 x hidden_size"
     if target and width % target == 0:

@@ -56,7 +56,7 @@ def build_drafter(
 
 
 def target_token_ids(config: DrafterConfig, d2t: Tensor | None) -> Tensor:
-    """Target id of every draft id, Long[draft_vocab], as `vocab_map` reads d2t. CheckpointError when an id leaves the vocabulary."""
+    """Target id of every draft id, Long[draft_vocab], as `vocab_map` reads d2t. CheckpointError for an id out of range."""
     ids = torch.arange(config.draft_vocab_size)
     if config.vocab_map != "none":
         if d2t is None:

@@ -52,6 +52,14 @@ class DrafterLayer(nn.Module):
 
     SITES = ("q", "k", "v", "attention", "attn_update", "after_attn", "mlp_update")
 
+    q: Site
+    k: Site
+    v: Site
+    attention: Site
+    attn_update: Site
+    after_attn: Site
+    mlp_update: Site
+
     def __init__(self, config: DrafterConfig, index: int) -> None:
         super().__init__()
         self.index = index
@@ -64,7 +72,7 @@ class DrafterLayer(nn.Module):
             self.input_layernorm = self._norm(config)
         if index > 0 and config.later_layer_norm == "hidden_norm":
             self.hidden_norm = self._norm(config)
-        if wide:
+        if wide and config.state_norm:
             self.hidden_norm = self._norm(config)
         self.post_attention_layernorm = self._norm(config)
         self.rotary = Rotary(config.rope, config.head_dim)

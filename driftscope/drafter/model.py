@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -18,6 +20,21 @@ class Drafter(nn.Module):
     Row i pairs embed(token i+1) with the features of position i and predicts token i+2. Sites are submodules; `first_sites`
     fire on the first step of a chain only, `step_sites` once every step, both in the order of the forward pass.
     """
+
+    layers: Any
+    """nn.ModuleList of DrafterLayer."""
+    fused: Site
+    state: Site
+    embed: Site
+    embed_norm: Site
+    state_norm: Site
+    layer_input: Site
+    residual: Site
+    final_norm: Site
+    carry: Site
+    logits: Site
+    target_ids: Int[Tensor, " draft_vocab"]
+    """Target id of every draft id."""
 
     def __init__(self, config: DrafterConfig) -> None:
         super().__init__()
@@ -93,7 +110,7 @@ class Drafter(nn.Module):
         if config.layer_form == "eagle3":
             embed = self.embed_norm(first.input_layernorm(embed))
             inner = first.input_layernorm(state) if config.double_norm else state
-            normed = self.state_norm(first.hidden_norm(inner))
+            normed = self.state_norm(first.hidden_norm(inner) if config.state_norm else inner)
             pair = [embed, normed]
             attention_input = torch.cat(pair if config.embed_first else pair[::-1], -1)
             residual = normed if config.residual == "normed" else state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 
@@ -12,12 +14,12 @@ class Site(nn.Module):
         return value
 
 
-def site(root: nn.Module, name: str) -> nn.Module:
+def site(root: Any, name: str) -> Any:
     """The submodule of `root` that a dotted site name stands for; AttributeError when there is none.
 
     Works on an nnsight envelope of the drafter as well as on the plain module.
     """
     module = root
     for part in name.split("."):
-        module = module[int(part)] if part.isdigit() else getattr(module, part)  # type: ignore[index]
+        module = module[int(part)] if part.isdigit() else getattr(module, part)
     return module

@@ -1,0 +1,308 @@
+"""The measure: text-fed loss and agreement per prompt and step, for one setting after another.
+
+Only what tells settings apart is computed: keys and values of all rows, and the chains of a few anchors, all prompts of a
+batch in one pass. A drafted chain whose tokens so far equal the text's *is* the text-fed chain, so acceptance needs no
+second run: step k is accepted where the text-fed steps 1..k all agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from driftscope.audit.material import DEPTH, LAGS, Batch, Material
+from driftscope.audit.setting import Reach, Setting
+from driftscope.drafter import Drafter
+from driftscope.drafter.attention import Window
+from driftscope.drafter.layer import DrafterLayer
+
+_FLOOR = 1e-3
+"""Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per prompt and step, summed over anchors."""
+
+    loss: NDArray[np.float64]
+    """[prompt, step] cross-entropy in nats against the target's distribution, over the whole vocabulary."""
+    agree: NDArray[np.float64]
+    """[prompt, step] anchors whose top-1 token is the text's."""
+    reached: NDArray[np.float64]
+    """[prompt, step] anchors whose drafted tokens before this step are all the text's."""
+    accepted: NDArray[np.float64]
+    """[prompt, step] anchors whose drafted tokens up to this step are all the text's."""
+    anchors: NDArray[np.float64]
+    """[prompt]"""
+    finite: bool
+    """Whether every logit was a number."""
+
+    @property
+    def mean_loss(self) -> NDArray[np.float64]:
+        """[prompt, step] nats."""
+        return self.loss / self.anchors[:, None]
+
+    @property
+    def agreement(self) -> NDArray[np.float64]:
+        """[prompt, step] share of anchors."""
+        return self.agree / self.anchors[:, None]
+
+    @property
+    def length(self) -> NDArray[np.float64]:
+        """[prompt] accepted tokens per anchor, of at most DEPTH."""
+        return self.accepted.sum(1) / self.anchors
+
+
+@dataclass
+class Rows:
+    """Keys and values of one layer: those of the text, and the chains' own."""
+
+    keys: Float[Tensor, "prompt kv_head row dim"]
+    values: Float[Tensor, "prompt kv_head row dim"]
+    own_keys: list[Float[Tensor, "prompt anchor kv_head dim"]]
+    own_values: list[Float[Tensor, "prompt anchor kv_head dim"]]
+
+    def copy(self) -> Rows:
+        return replace(self, own_keys=self.own_keys[:1], own_values=self.own_values[:1])
+
+
+@dataclass
+class Trace:
+    """What a run leaves behind, per batch, for settings that enter later."""
+
+    first: list[tuple[list[Rows], Tensor]]
+    """Rows of every layer after step 1, and the residual of step 1."""
+    residuals: list[list[Tensor]]
+    """[batch][step] -> [prompt * anchor, hidden]."""
+
+
+class _KeysDoneError(Exception):
+    """Ends the pass over the text once the last layer has its keys: its output is needed at the anchors only."""
+
+
+class Runner:
+    """Runs settings over one material. `embedding` and `head` are the target's."""
+
+    def __init__(self, material: Material, embedding: Tensor, head: Tensor, dtype: torch.dtype) -> None:
+        self.material = material
+        self.dtype = dtype
+        self.embedding = embedding.detach().to(material.device, dtype)
+        self.head = head.detach().to(material.device, dtype)
+
+    def cast(self, setting: Setting) -> Setting:
+        """The setting with its weights on the device, so that building it again copies nothing."""
+        weights = {
+            name: tensor.to(self.material.device, self.dtype) if tensor.is_floating_point() else tensor
+            for name, tensor in setting.weights.items()
+        }
+        return replace(setting, weights=weights)
+
+    def build(self, setting: Setting) -> Drafter:
+        return setting.build(self.embedding, self.head, self.material.device, self.dtype)
+
+    @torch.no_grad()
+    def run(
+        self, setting: Setting, *, reach: Reach = "all", base: Trace | None = None, drafter: Drafter | None = None
+    ) -> tuple[Scores, Trace]:
+        """Measure a setting. With a `base`, the trace of the setting that it differs from, only what `reach` says is run."""
+        drafter = drafter or self.build(setting)
+        if base is None:
+            reach = "all"
+        if base is not None and reach in ("logits", "labels"):
+            trace = base
+        else:
+            trace = Trace([], [])
+            for index, batch in enumerate(self.material.batches):
+                embedded = self.material.embedded(setting, batch)
+                if base is None or reach == "all":
+                    first = self._first(drafter, setting, batch, embedded)
+                else:
+                    first = base.first[index]
+                trace.first.append(first)
+                trace.residuals.append(self._later(drafter, setting, batch, embedded, *first))
+        return self._score(drafter, setting, trace), trace
+
+    def _first(
+        self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor
+    ) -> tuple[list[Rows], Tensor]:
+        """Keys and values of the rows of the text, then step 1."""
+        features = self.material.features(setting, batch, self.dtype)
+        rows = text_rows(drafter, features, embedded[:, 1 : batch.rows + 1])
+        index = batch.anchors[..., None].expand(-1, -1, features.shape[-1])
+        state = drafter.fuse(features.gather(1, index).flatten(0, 1))
+        return rows, self._step(drafter, setting, batch, rows, state, embedded, 1)
+
+    def _later(
+        self,
+        drafter: Drafter,
+        setting: Setting,
+        batch: Batch,
+        embedded: Tensor,
+        rows: list[Rows],
+        residual: Tensor,
+    ) -> list[Tensor]:
+        rows = [layer.copy() for layer in rows]
+        residuals = [residual]
+        for step in range(2, DEPTH + 1):
+            state = drafter.leave(residuals[-1])[0]
+            if not setting.lens.own_rows:
+                rows = [layer.copy() for layer in rows]
+            residuals.append(self._step(drafter, setting, batch, rows, state, embedded, step))
+        return residuals
+
+    def _step(
+        self,
+        drafter: Drafter,
+        setting: Setting,
+        batch: Batch,
+        rows: list[Rows],
+        state: Tensor,
+        embedded: Tensor,
+        step: int,
+    ) -> Tensor:
+        def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return chain_rows(
+                query, key, value, rows[layer.index], batch.anchors, step, layer.scaling,
+                window(drafter, layer), prefix=setting.lens.prefix,
+            )  # fmt: skip
+
+        tokens = embedded.gather(1, batch.anchors + step).flatten()
+        positions = (batch.anchors + (step - 1) * drafter.config.position_increment).flatten()
+        return drafter.step(state, tokens, positions, attend)
+
+    def _score(self, drafter: Drafter, setting: Setting, trace: Trace) -> Scores:
+        prompts = len(self.material.captures)
+        loss, agree, reached, accepted = (np.zeros((prompts, DEPTH)) for _ in range(4))
+        anchors = np.zeros(prompts)
+        finite = True
+        reader = _Reader(drafter)
+        for batch, residuals in zip(self.material.batches, trace.residuals, strict=True):
+            place, valid = batch.prompts.numpy(), batch.valid
+            anchors[place] = valid.sum(1).cpu().numpy()
+            ahead = valid.clone()
+            for step, residual in enumerate(residuals, start=1):
+                _, logits = drafter.finish(residual)
+                offset = step + setting.lens.lag - (LAGS[0] + 1)
+                ids, probabilities = batch.top_ids[:, :, offset], batch.top_probabilities[:, :, offset]
+                nats, best, sound = reader(logits, ids.flatten(0, 1), probabilities.flatten(0, 1))
+                finite &= sound
+                text = batch.token_ids.gather(1, batch.anchors + 1 + step + setting.lens.lag)
+                same = (best.view_as(text) == text) & valid
+                reached[place, step - 1] = ahead.sum(1).cpu().numpy()
+                ahead = ahead & same
+                accepted[place, step - 1] = ahead.sum(1).cpu().numpy()
+                agree[place, step - 1] = same.sum(1).cpu().numpy()
+                loss[place, step - 1] = (nats.view_as(valid) * valid).sum(1).cpu().numpy()
+        return Scores(loss, agree, reached, accepted, anchors, finite)
+
+
+class _Reader:
+    """Loss and best token of logits over the draft vocabulary."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self.target_ids = drafter.target_ids
+        self.size = drafter.config.vocab_size
+        self.draft_ids = torch.full((self.size,), -1, device=self.target_ids.device)
+        self.draft_ids[self.target_ids] = torch.arange(len(self.target_ids), device=self.target_ids.device)
+        self.repeated = len(self.target_ids.unique()) < len(self.target_ids)
+
+    def __call__(self, logits: Tensor, ids: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor, bool]:
+        """Nats and best token per row, and whether all logits are numbers."""
+        own = logits.float().softmax(-1)
+        sound = bool(torch.isfinite(own).all())
+        own = own.nan_to_num(0.0)
+        if self.repeated:
+            # Draft ids that stand for one token add up.
+            whole = own.new_zeros(len(own), self.size).index_add_(1, self.target_ids, own)
+            chance = whole.gather(1, ids)
+        else:
+            draft = self.draft_ids[ids]
+            chance = own.gather(1, draft.clamp(min=0)) * (draft >= 0)
+        chance = (1 - _FLOOR) * chance.double() + _FLOOR / self.size
+        return -(probabilities.double() * chance.log()).sum(-1), self.target_ids[own.argmax(-1)], sound
+
+
+def step_one_loss(drafter: Drafter, residual: Tensor, batch: Batch) -> float:
+    """Nats summed over the anchors of a batch, of a residual [prompt * anchor, hidden] of step 1."""
+    offset = 1 - (LAGS[0] + 1)
+    ids, probabilities = batch.top_ids[:, :, offset], batch.top_probabilities[:, :, offset]
+    nats, _, _ = _Reader(drafter)(drafter.finish(residual)[1], ids.flatten(0, 1), probabilities.flatten(0, 1))
+    return float((nats.view_as(batch.valid) * batch.valid).sum())
+
+
+def window(drafter: Drafter, layer: DrafterLayer) -> Window:
+    """The window that the drafter's config gives a layer."""
+    sizes = drafter.config.sliding_window
+    return Window(sizes[layer.index] if sizes else None)
+
+
+def text_rows(
+    drafter: Drafter, features: Float[Tensor, "prompt row width"], token_ids: Tensor
+) -> list[Rows]:
+    """Keys and values that real target features give, for every layer."""
+    prompts, count, _ = features.shape
+    rows: list[Rows] = []
+
+    def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query, key, value = (part.unflatten(0, (prompts, count)).transpose(1, 2) for part in (query, key, value))
+        rows.append(Rows(key, value, [], []))
+        if layer.index == drafter.config.num_layers - 1:
+            raise _KeysDoneError
+        places = torch.arange(count, device=query.device)
+        seen = (places <= places[:, None]) & window(drafter, layer).visible(places, places)
+        mixed = F.scaled_dot_product_attention(query, key, value, seen, scale=layer.scaling, enable_gqa=True)
+        return mixed.transpose(1, 2).flatten(0, 1)
+
+    positions = torch.arange(count, device=features.device).expand(prompts, -1)
+    try:
+        drafter.step(drafter.fuse(features.flatten(0, 1)), token_ids.flatten(), positions.flatten(), attend)
+    except _KeysDoneError:
+        return rows
+    raise AssertionError("the last layer did not attend")
+
+
+def chain_rows(
+    query: Float[Tensor, "row head dim"],
+    key: Float[Tensor, "row kv_head dim"],
+    value: Float[Tensor, "row kv_head dim"],
+    rows: Rows,
+    anchors: Tensor,
+    step: int,
+    scaling: float,
+    limit: Window,
+    *,
+    prefix: bool = True,
+) -> Float[Tensor, "row head dim"]:
+    """Attention of one step for the anchors of several prompts: rows before the anchor, then the chain's own."""
+    prompts, count = anchors.shape
+    heads, dim = query.shape[1:]
+    kv_heads, length = rows.keys.shape[1:3]
+    groups = heads // kv_heads
+    rows.own_keys.append(key.view(prompts, count, kv_heads, dim))
+    rows.own_values.append(value.view(prompts, count, kv_heads, dim))
+    own_keys, own_values = torch.stack(rows.own_keys, 3), torch.stack(rows.own_values, 3)
+    steps = own_keys.shape[3]
+    grouped = query.view(prompts, count, kv_heads, groups, dim)
+    folded = grouped.permute(0, 2, 3, 1, 4).reshape(prompts, kv_heads, groups * count, dim)
+    far = (folded @ rows.keys.mT).view(prompts, kv_heads, groups, count, length)
+    near = (grouped @ own_keys.mT).permute(0, 2, 3, 1, 4)
+    places = torch.arange(length, device=query.device)
+    seen = (places < anchors[..., None]) & prefix
+    if limit.size is not None:
+        queries = (anchors + step - 1).flatten()
+        seen &= limit.visible(queries, places).view(prompts, count, length)
+        own_places = (anchors[..., None] + torch.arange(steps, device=query.device)).flatten(0, 1)
+        own_seen = limit.visible(queries, own_places).view(prompts, count, steps)
+        near = near.masked_fill(~own_seen[:, None, None], float("-inf"))
+    far = far.masked_fill(~seen[:, None, None], float("-inf"))
+    weights = (torch.cat([far, near], -1).float() * scaling).softmax(-1).to(value.dtype)
+    mixed = weights[..., :length].reshape(prompts, kv_heads, groups * count, length) @ rows.values
+    mixed = mixed.view(prompts, kv_heads, groups, count, dim).permute(0, 3, 1, 2, 4)
+    own = weights[..., length:].permute(0, 3, 1, 2, 4) @ own_values
+    return (mixed + own).reshape(prompts * count, heads, dim)

@@ -1,0 +1,78 @@
+"""Acceptance: joint and conditional, survival of chains, served lengths, confidence."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from driftscope.charts.base import Chart, empty, hover, lines, run_colour, run_shape
+from driftscope.charts.theme import HEIGHT, WIDTH
+
+_KINDS = {"conditional": "conditional: step k, where all before were accepted", "joint": "joint: steps 1 to k"}
+_DASHES = ([1, 0], [5, 3])
+
+
+def acceptance(figures: pd.DataFrame) -> Chart:
+    """`step_figures` -> conditional (solid) and joint acceptance (dashed) with denominators on hover; a step that too few
+    chains reach is a gap."""
+    rows = figures[figures["quantity"].isin(_KINDS)]
+    if rows.empty:
+        return empty("Acceptance was not measured.")
+    rows = rows.assign(label=rows["quantity"].map(_KINDS)).drop(columns="quantity")
+    return _shares(rows, "accepted", list(_KINDS.values()))
+
+
+def survival(frame: pd.DataFrame) -> Chart:
+    """`survival` -> share of chains with at least k accepted tokens: rounds that an engine serves (solid), and chains from
+    every anchor (dashed)."""
+    if frame.empty:
+        return empty("Acceptance was not measured.")
+    rows = frame.assign(label=frame["quantity"]).drop(columns="quantity")
+    return _shares(rows, "chains with at least k tokens accepted", ["served rounds", "every anchor"])
+
+
+def lengths(frame: pd.DataFrame) -> Chart:
+    """`served_lengths` -> share of served rounds by accepted tokens, with 95% intervals."""
+    if frame.empty:
+        return empty("Not measured: the anchors of a prompt are not consecutive.")
+    runs = list(dict.fromkeys(frame["run"]))
+    title = "share of served rounds"
+    y = alt.Y("mean:Q", title=title, axis=alt.Axis(format="%"))
+    base = alt.Chart(frame).encode(
+        x=alt.X("length:O", title="drafted tokens accepted in a round", axis=alt.Axis(labelAngle=0))
+    )
+    if len(runs) > 1:
+        base = base.encode(xOffset=alt.XOffset("run:N", sort=runs))
+    extra = [alt.Tooltip("rounds:Q", title="rounds of this length", format=",d")]
+    bars = base.mark_bar(opacity=0.85).encode(y=y, color=run_colour(runs), tooltip=hover(frame, title, ".3f") + extra)
+    errors = base.mark_rule(style="interval").encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    return alt.layer(bars, errors).properties(width=WIDTH, height=HEIGHT)
+
+
+def confidence(frame: pd.DataFrame) -> Chart:
+    """`confidence` -> mean probability of the drafter's own token (solid) and of the target's (dashed)."""
+    if frame.empty:
+        return empty("Probabilities were not recorded.")
+    rows = frame.assign(label=frame["quantity"]).drop(columns="quantity")
+    return _shares(rows, "mean probability by the drafter", list(dict.fromkeys(rows["label"])))
+
+
+def _shares(rows: pd.DataFrame, title: str, names: list[str]) -> Chart:
+    runs = list(dict.fromkeys(rows["run"]))
+    held = [name for name in names if (rows["label"] == name).any()]
+    dash = alt.StrokeDash(
+        "label:N",
+        scale=alt.Scale(domain=held, range=list(_DASHES)[: len(held)]),
+        legend=alt.Legend(title=None, orient="top", symbolType="stroke", labelLimit=360),
+        sort=held,
+    )
+    return lines(
+        rows,
+        title,
+        run_colour(runs),
+        detail="label",
+        dash=dash,
+        shape=run_shape(runs),
+        form=".3f",
+        domain=[0.0, 1.0],
+    )

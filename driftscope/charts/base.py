@@ -1,0 +1,225 @@
+"""What every chart is built from: lines with bands over steps, marked onsets, one panel per run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from driftscope.charts.theme import HEIGHT, RUN_COLOURS, WIDTH
+
+Chart = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.FacetChart | alt.ConcatChart
+
+GAPS = "break-paths-show-domains"
+"""Vega-Lite's handling of nulls: the line breaks, the axis still shows the place."""
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_PADDING = 40
+_MOST_LABELS = 10
+
+
+def step_axis(steps: Sequence[int], title: str | None = "step") -> alt.X:
+    """Whole steps."""
+    values = sorted({int(step) for step in steps})
+    axis = alt.Axis(values=values, format="d", grid=False, labelOverlap=len(values) > _MOST_LABELS)
+    return alt.X("step:Q", axis=axis, title=title, scale=alt.Scale(nice=False, zero=False, padding=14))
+
+
+def lines(
+    frame: pd.DataFrame,
+    y: str,
+    colour: alt.Color,
+    *,
+    log: bool = False,
+    form: str = ".3g",
+    detail: str | None = None,
+    dash: alt.StrokeDash | None = None,
+    shape: alt.Shape | None = None,
+    domain: Sequence[float] | None = None,
+    ends: pd.DataFrame | None = None,
+    width: int = WIDTH,
+    height: int = HEIGHT,
+) -> alt.LayerChart:
+    """Means over `step` as lines with points, 95% intervals as bands, gaps where not measured.
+
+    `y` is the title with its unit; `detail` names the column that tells lines of one colour apart. Without a `domain` the
+    axis holds every figure and interval of `ends`, by default of `frame`.
+    """
+    held = frame if ends is None else ends
+    scale, axis = log_scale(held) if log else linear_scale(held)
+    if domain is not None:
+        scale = alt.Scale(domain=list(domain), nice=False)
+    base = alt.Chart(frame).encode(x=step_axis(frame["step"]), color=colour)
+    if detail is not None:
+        base = base.encode(detail=f"{detail}:N")
+    value = alt.Y("mean:Q", title=y, scale=scale, axis=axis)
+    low = alt.Y("low:Q", title=y, scale=scale, axis=axis)
+    band = base.mark_area(opacity=0.18, invalid=GAPS, strokeWidth=0).encode(y=low, y2="high:Q")
+    line = base.mark_line(strokeWidth=2, invalid=GAPS).encode(y=value)
+    points = base.mark_point(size=42, filled=True, opacity=1, invalid="filter").encode(
+        y=value, tooltip=hover(frame, y, form)
+    )
+    if dash is not None:
+        line = line.encode(strokeDash=dash)
+    if shape is not None:
+        points = points.encode(shape=shape)
+    return alt.layer(band, line, points).properties(width=width, height=height)
+
+
+def log_scale(frame: pd.DataFrame, *also: float) -> tuple[alt.Scale, alt.Axis]:
+    """A log axis that holds every figure, interval and value of `also`, with few labels."""
+    low, high = _ends(frame, also, positive=True)
+    middle, reach = math.sqrt(low * high), max(math.sqrt(high / low), 1.1) ** 1.08
+    domain = [middle / reach, middle * reach]
+    axis = alt.Axis(values=_log_ticks(*domain), format=".3~g")
+    return alt.Scale(type="log", nice=False, domain=domain), axis
+
+
+def linear_scale(frame: pd.DataFrame, *also: float) -> tuple[alt.Scale, alt.Axis]:
+    """A linear axis that holds every figure, interval and value of `also`."""
+    return alt.Scale(domain=linear_domain(frame, *also), nice=False, zero=False), alt.Axis(tickCount=6)
+
+
+def linear_domain(frame: pd.DataFrame, *also: float) -> list[float]:
+    """The ends of that axis. An end at 0 stays there."""
+    low, high = _ends(frame, also)
+    margin = 0.07 * max(high - low, 0.02)
+    return [low - margin if low != 0 else 0.0, high + margin if high != 0 else 0.0]
+
+
+def hover(frame: pd.DataFrame, title: str, form: str = ".3g") -> list[alt.Tooltip]:
+    """Axes, the figure with its interval, and its denominator."""
+    named = {
+        "run": "run",
+        "step": "step",
+        "label": "of",
+        "quantity": "figure",
+        "site": "site",
+        "region": "positions",
+        "feature": "aux feature",
+        "boundary": "target boundary",
+        "layer": "layer",
+        "head": "head",
+        "length": "accepted tokens",
+    }
+    axes = [alt.Tooltip(f"{name}:N", title=text) for name, text in named.items() if name in frame]
+    return [
+        *axes,
+        alt.Tooltip("mean:Q", title=title, format=form),
+        alt.Tooltip("low:Q", title="95% from", format=form),
+        alt.Tooltip("high:Q", title="95% to", format=form),
+        alt.Tooltip("count:Q", title="denominator", format=",d"),
+        alt.Tooltip("counted:N", title="counts"),
+        alt.Tooltip("prompts:Q", title="prompts", format=",d"),
+    ]
+
+
+def onset_marks(
+    onsets: pd.DataFrame | None, keys: Sequence[str], last_step: int, *, runs: bool = False
+) -> list[alt.Chart]:
+    """A rule with its label at every onset of `keys`; `runs` names the run as well. Onsets at one step share a rule."""
+    if onsets is None:
+        return []
+    marked = onsets[onsets["key"].isin(keys)]
+    if marked.empty:
+        return []
+    texts = marked["name"] + " from step " + marked["step"].astype(str)
+    if runs:
+        texts = marked["run"] + ": " + marked["name"]
+    grouped = texts.groupby(marked["step"]).agg("\n".join).rename("text").reset_index()
+    marks = [alt.Chart(grouped).mark_rule(style="onset-rule").encode(x="step:Q")]
+    # A label stands on the side of its rule that has more room.
+    for late, align in ((False, "left"), (True, "right")):
+        part = grouped[(grouped["step"] > last_step / 2 + 1) == late]
+        if len(part):
+            label = alt.Chart(part).mark_text(
+                style="onset-label", align=align, baseline="top", dx=-4 if late else 4, dy=3, lineBreak="\n"
+            )
+            marks.append(label.encode(x="step:Q", y=alt.value(0), text="text:N"))
+    return marks
+
+
+def reference(value: float) -> alt.Chart:
+    """A dotted line across at `value`."""
+    return alt.Chart(pd.DataFrame({"reference": [value]})).mark_rule(style="reference").encode(y="reference:Q")
+
+
+def run_colour(runs: Sequence[str]) -> alt.Color:
+    """Runs by colour; no legend for a single one."""
+    names = list(dict.fromkeys(runs))
+    colours = [RUN_COLOURS[place % len(RUN_COLOURS)] for place in range(len(names))]
+    legend = alt.Legend(title=None, orient="top", symbolOpacity=1) if len(names) > 1 else None
+    return alt.Color("run:N", scale=alt.Scale(domain=names, range=colours), legend=legend, sort=names)
+
+
+def run_shape(runs: Sequence[str]) -> alt.Shape:
+    """Runs by the shape of their points too, so that colour is not the only difference."""
+    names = list(dict.fromkeys(runs))
+    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
+    legend = alt.Legend(title=None, orient="top", symbolOpacity=1) if len(names) > 1 else None
+    return alt.Shape("run:N", scale=alt.Scale(domain=names, range=shapes), legend=legend)
+
+
+def fixed_colour(
+    column: str, colours: Mapping[str, str], present: Sequence[str], title: str | None = None
+) -> alt.Color:
+    """Categories in colours that do not depend on which of them occur."""
+    held = set(present)
+    names = [name for name in colours if name in held]
+    return alt.Color(
+        f"{column}:N",
+        scale=alt.Scale(domain=names, range=[colours[name] for name in names]),
+        legend=alt.Legend(title=title, orient="top", columns=7, symbolOpacity=1),
+        sort=names,
+    )
+
+
+def per_run(
+    frame: pd.DataFrame,
+    draw: Callable[[pd.DataFrame, int], Any],
+    *,
+    width: int = WIDTH,
+    most: int = 2,
+    shared: bool = True,
+) -> Chart:
+    """One panel per run, side by side, `most` in a row, with the same vertical scale if `shared`; `draw` gets the rows of
+    a run and the width of a panel."""
+    names = list(dict.fromkeys(frame["run"]))
+    if len(names) == 1:
+        return draw(frame, width)  # type: ignore[no-any-return]
+    across = min(len(names), most)
+    panel = (width - _PADDING * (across - 1)) // across
+    charts = [draw(frame[frame["run"] == name], panel).properties(title=name) for name in names]
+    rows = [alt.hconcat(*charts[at : at + across]) for at in range(0, len(charts), across)]
+    chart = rows[0] if len(rows) == 1 else alt.concat(*charts, columns=across)
+    return chart.resolve_scale(y="shared" if shared else "independent", color="shared")
+
+
+def empty(text: str) -> alt.Chart:
+    """A chart that says why there is nothing to draw."""
+    mark = alt.Chart(pd.DataFrame({"text": [text]})).mark_text(style="note", align="left")
+    return mark.encode(text="text:N", x=alt.value(0), y=alt.value(12)).properties(width=WIDTH, height=24)
+
+
+def _ends(frame: pd.DataFrame, also: Sequence[float], *, positive: bool = False) -> tuple[float, float]:
+    values = frame[["mean", "low", "high"]].to_numpy(np.float64).ravel()
+    values = np.concatenate([values[np.isfinite(values)], also])
+    values = values[values > 0] if positive else values
+    return (float(values.min()), float(values.max())) if len(values) else (0.5, 1.0)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Between 3 and about 8 round values."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        values = (digit * 10.0**power for power in powers for digit in digits)
+        ticks = [float(f"{value:.3g}") for value in values if low <= value <= high]
+        if len(ticks) >= 4:
+            return ticks
+    step = 10.0 ** math.floor(math.log10(high - low))
+    step = next(part for part in (step, step / 2, step / 5, step / 10) if (high - low) / part >= 3)
+    return [float(f"{step * place:.6g}") for place in range(math.ceil(low / step), math.floor(high / step) + 1)]

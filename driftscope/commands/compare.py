@@ -1,0 +1,53 @@
+"""`driftscope compare`: drafters of one target on the same texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftscope.commands import options
+from driftscope.commands.guard import Debug, print_json
+
+EXAMPLES = """[bold]Examples[/bold]
+
+Each against the first:
+[cyan]driftscope compare runs/old runs/new[/cyan]
+
+Which of FC-norm and post-norm suppresses drift? The four drafters of the 2 x 2, in any order:
+[cyan]driftscope compare runs/eagle3 runs/fc-norm runs/post-norm runs/eagle3.1[/cyan]
+
+The causes that one run shows:
+[cyan]driftscope compare runs/eagle3[/cyan]"""
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.", show_default=False)],
+    depth: Annotated[
+        int | None, typer.Option("--depth", min=1, help="Only the first steps. [dim]Default: all in common.[/dim]")
+    ] = None,
+    thresholds: Annotated[
+        Path | None,
+        typer.Option(
+            "--thresholds", metavar="FILE", help="TOML with limits. [dim]Default: the nearest pyproject.toml.[/dim]"
+        ),
+    ] = None,
+    json: options.Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compare runs of different drafters: paired differences, and the effects of FC-norm and post-norm.
+
+    The runs must have measured the same texts of the same target. Recognises the four drafters with and without FC-norm
+    and a post-norm carry, and says what each switch does.
+    """
+    from driftscope.compare import compare as compare_runs
+    from driftscope.terminal import stdout_console
+
+    comparison = compare_runs(runs, depth=depth, thresholds=thresholds)
+    if json:
+        print_json(comparison.to_dict())
+        return
+    from driftscope.compare.view import render_comparison
+
+    render_comparison(comparison, stdout_console())

@@ -1,0 +1,206 @@
+"""`driftscope probe`: measure a drafter with its target."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from driftscope.commands import options
+from driftscope.commands.guard import Debug, print_json, state
+from driftscope.errors import RunError
+
+EXAMPLES = """[bold]Examples[/bold]
+
+The target is named in the checkpoint's config; a run folder is chosen:
+[cyan]driftscope probe drafters/eagle3[/cyan]
+
+A quick look: the first 32 positions of each prompt, 4 steps:
+[cyan]driftscope probe drafters/eagle3 --target Qwen/Qwen3-8B --anchors 32 --depth 4[/cyan]
+
+Your prompts, the figures as JSON:
+[cyan]driftscope probe drafters/eagle3 --prompts mine.jsonl -o runs/mine --json > mine.json[/cyan]
+
+Go on after an interruption:
+[cyan]driftscope probe drafters/eagle3 -o runs/eagle3 --resume[/cyan]
+
+A switch that the config should have said:
+[cyan]driftscope probe drafters/eagle3 --carry post[/cyan]"""
+
+MEASUREMENT = "Measurement"
+
+
+def probe(
+    context: typer.Context,
+    checkpoint: Annotated[
+        str,
+        typer.Argument(metavar="CHECKPOINT", help="Drafter: a folder, a weight file or a Hub id.", show_default=False),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", help="Target: a Hugging Face folder or name. [dim]Default: what the config names.[/dim]"
+        ),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompts", help="Prompts: JSONL, text or a chat file. [dim]Default: the 48 that are shipped.[/dim]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Run folder. [dim]Default: a new one in runs/.[/dim]"),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
+    json: options.Json = False,
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", min=1, help="Length of a continuation.", rich_help_panel=MEASUREMENT)
+    ] = 128,
+    depth: Annotated[int, typer.Option("--depth", min=1, help="Steps of a chain.", rich_help_panel=MEASUREMENT)] = 8,
+    horizon: Annotated[
+        int,
+        typer.Option(
+            "--horizon",
+            min=1,
+            help="Text that every anchor has ahead; runs of different depth with the same horizon have the same anchors.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = 16,
+    anchors: Annotated[
+        int | None,
+        typer.Option(
+            "--anchors",
+            min=1,
+            help="Only the first N anchors of each prompt. [dim]Default: all.[/dim]",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = None,
+    sink: Annotated[
+        str,
+        typer.Option(
+            "--sink",
+            metavar="auto|none|0,1",
+            help="Sink positions: found in the target, none, or these.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = "auto",
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            "--probes",
+            metavar="A,B|all",
+            help="What to measure; `driftscope probes` lists them. [dim]Default: the cheap ones.[/dim]",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=MEASUREMENT)] = 0,
+    aux: options.Aux = None,
+    carry: options.Carry = None,
+    rope_theta: options.RopeTheta = None,
+    settings: options.Set = None,
+    device: Annotated[
+        str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...", rich_help_panel=options.PLACES)
+    ] = "auto",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.", rich_help_panel=options.PLACES)
+    ] = "auto",
+    revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache-dir", envvar="DRIFTSCOPE_CACHE", help="Where captures are kept.", rich_help_panel=options.PLACES
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Measure from which step on a drafter drifts, and how.
+
+    The target continues each prompt once; then the drafter runs from every position of that text.
+    Prints a verdict, a table with a row per step, and how the checkpoint was read. All rows stay in the run folder.
+    Exit code 0: it measured, 2: it could not.
+    """
+    from driftscope.naming import fresh_run
+    from driftscope.progress import stderr_progress
+
+    switches = options.overrides(aux, carry, rope_theta, settings)
+    sinks = options.sink(sink)
+    folder = _folder(checkpoint, out, resume) if out or resume else fresh_run(checkpoint)
+    chosen: dict[str, Any] = {"probes": _known(probes)} if probes is not None else {}
+    state(context).run = folder
+
+    # Libraries print as they please: stdout is for the result.
+    with contextlib.redirect_stdout(sys.stderr), stderr_progress() as progress:
+        # The first import of torch takes seconds.
+        progress.message("starting")
+        with _told_in_a_line(progress.message, state(context).debug):
+            from driftscope.api import probe as measure
+
+            run = measure(
+                checkpoint,
+                target=target,
+                prompts=prompts,
+                out=folder,
+                max_new_tokens=max_new_tokens,
+                depth=depth,
+                horizon=horizon,
+                anchors=anchors,
+                device=device,
+                dtype=dtype,
+                sink=sinks,
+                resume=resume,
+                overrides=switches,
+                revision=revision,
+                trust_remote_code=trust_remote_code,
+                cache_dir=cache_dir,
+                seed=seed,
+                progress=progress,
+                **chosen,
+            )
+            summary = run.summary(depth)
+    if json:
+        print_json(summary)
+        return
+    from driftscope.terminal import render_run, stdout_console
+
+    console = stdout_console()
+    render_run(run, console, depth)
+    again = ("  (print it again: driftscope show ", "dim"), (str(folder), "dim"), (")", "dim")
+    console.print(Text.assemble(("\nrun folder  ", "dim"), str(folder), *again), soft_wrap=True)
+
+
+def _folder(checkpoint: str, out: Path | None, resume: bool) -> Path:
+    if out is None:
+        from driftscope.naming import short_name
+
+        raise RunError(f"--resume needs -o: which run to go on with, for example -o runs/{short_name(checkpoint)}")
+    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} exists: use --resume to go on with it or another -o")
+    return out
+
+
+def _known(text: str) -> list[str]:
+    """Names of probes, checked before anything is loaded."""
+    from driftscope.probes import chosen
+
+    return [probe.name for probe in chosen(text)]
+
+
+@contextlib.contextmanager
+def _told_in_a_line(tell: Any, debug: bool) -> Iterator[None]:
+    """Python warnings as lines of progress; those for developers only with --debug."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if debug or not issubclass(category, DeprecationWarning | FutureWarning | PendingDeprecationWarning):
+            tell(f"warning: {' '.join(str(message).split())}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,8 @@
+"""Drafters of one target on the same captures: paired differences, and what FC-norm and post-norm do in a 2 x 2."""
+
+from driftscope.compare.captures import CompareError
+from driftscope.compare.comparing import compare
+from driftscope.compare.model import Compared, Comparison, Effect
+from driftscope.compare.samples import Quantity
+
+__all__ = ["CompareError", "Compared", "Comparison", "Effect", "Quantity", "compare"]

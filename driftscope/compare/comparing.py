@@ -1,0 +1,96 @@
+"""From runs to a comparison."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from driftscope import stats
+from driftscope.compare import sentences
+from driftscope.compare.captures import CompareError, common_prompts
+from driftscope.compare.design import FACTORS, Design, design
+from driftscope.compare.effects import compare_samples
+from driftscope.compare.model import Compared, Comparison
+from driftscope.compare.samples import common_depth, samples
+from driftscope.findings.causes import causes
+from driftscope.findings.thresholds import Thresholds
+from driftscope.naming import short_name
+from driftscope.run import Run
+
+_EQUAL = "what a switch does is told only if everything else in the training of the checkpoints was equal; runs do not record it"
+
+
+def compare(
+    runs: Sequence[Run | str | Path],
+    *,
+    depth: int | None = None,
+    thresholds: Thresholds | Path | None = None,
+    resamples: int = stats.RESAMPLES,
+) -> Comparison:
+    """Every headline figure of each run, and paired differences to the first, with intervals over prompts.
+
+    Two runs that differ in one of FC-norm and carry are put in the order without, with. The four of a 2 x 2 also give
+    simple effects and interaction. Of a single run it is what `driftscope.findings.causes` says of it. `depth`: steps,
+    at most and by default as many as every run holds. Raises CompareError for runs that did not measure the same
+    texts, RunError for a folder that is no run.
+    """
+    opened = [run if isinstance(run, Run) else Run.open(run) for run in runs]
+    if not opened:
+        raise CompareError("no run to compare: name one or more run folders")
+    opened = _in_order(opened)
+    names = unique_names(opened)
+    prompts, notes = common_prompts(opened, names)
+    deepest = common_depth(opened)
+    if depth is not None and depth > deepest:
+        raise CompareError(f"every run holds {deepest} steps, {depth} asked: probe again with --depth {depth}")
+    held = [int(run.info.settings.get("depth", deepest)) for run in opened]
+    if depth is None and max(held) > deepest:
+        notes.append(f"compared up to step {deepest}, which every run has; the deepest has {max(held)}")
+    depth = depth or deepest
+    found = design(opened)
+    by_run = [samples(run, prompts, depth) for run in opened]
+    compared = [_told(part, found, names) for part in compare_samples(by_run, names, found, resamples)]
+    compared = [part for part in compared if part.values]
+    if found.kind == "single":
+        answer = causes(opened[0], thresholds, depth=depth).text
+    else:
+        answer = sentences.headline(found, compared, names)
+        if found.kind in ("factorial", "one switch"):
+            notes.append(_EQUAL)
+    return Comparison(
+        tuple(names),
+        tuple(str(run.folder) for run in opened),
+        found,
+        short_name(opened[0].info.target.name),
+        len(prompts),
+        depth,
+        answer,
+        tuple(compared),
+        (*notes, *found.notes),
+    )
+
+
+def unique_names(runs: Sequence[Run]) -> list[str]:
+    """Short names of the checkpoints; of the run folders where those are alike; numbered where those are too."""
+    for names in ([short_name(run.info.checkpoint.path) for run in runs], [short_name(run.folder) for run in runs]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
+def _in_order(runs: list[Run]) -> list[Run]:
+    found = design(runs)
+    if found.kind == "factorial":
+        return [runs[place] for place in found.order]
+    if found.kind == "one switch" and found.cells[0][list(FACTORS).index(found.factor)]:
+        return runs[::-1]
+    return runs
+
+
+def _told(part: Compared, found: Design, names: Sequence[str]) -> Compared:
+    if found.kind == "factorial":
+        return dataclasses.replace(part, sentence=sentences.factorial(part))
+    if found.kind == "one switch" and names[1] in part.differences:
+        return dataclasses.replace(part, sentence=sentences.one_switch(part, found.factor, part.differences[names[1]]))
+    return part

@@ -1,0 +1,148 @@
+"""A comparison on a terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from driftscope.compare.design import FACTORS
+from driftscope.compare.effects import POST, PRE, WITH, WITHOUT
+from driftscope.compare.model import Compared, Comparison, Effect
+from driftscope.findings.words import counted, plain
+from driftscope.stats.intervals import Interval
+
+_GOOD, _BAD = "green", "yellow"
+_EFFECTS = {
+    ("fc_norm", PRE): "FC-norm\npre-norm",
+    ("fc_norm", POST): "FC-norm\npost-norm",
+    ("carry", WITHOUT): "post-norm\nno FC-norm",
+    ("carry", WITH): "post-norm\nFC-norm",
+    ("interaction", ""): "inter-\naction",
+}
+
+
+def render_comparison(comparison: Comparison, console: Console) -> None:
+    """The answer, the figures of every run, effects or differences, and a sentence per quantity."""
+    title = f"{counted(len(comparison.runs), 'drafter')} of {comparison.target}"
+    console.print(Panel(Text(comparison.headline, "bold"), title=Text(title), title_align="left", padding=(0, 1)))
+    about = f"{counted(comparison.prompts, 'prompt')}, {comparison.depth} steps; 95% intervals over prompts"
+    console.print(Text(f"\n{about}, the same ones resampled for all", "dim"))
+    console.print(_values(comparison))
+    if comparison.design.kind == "factorial":
+        console.print(Text("Effects: of each switch under both settings of the other", "bold"))
+        console.print(_effects(comparison))
+    elif any(part.differences for part in comparison.compared):
+        console.print(Text(f"Differences to {comparison.runs[0]}", "bold"))
+        console.print(_differences(comparison))
+    if any(part.effects or part.differences for part in comparison.compared):
+        console.print(_legend())
+    sentences = [part.sentence for part in comparison.compared if part.sentence]
+    if sentences:
+        console.print(Text(f"\n{_scope(comparison)}", "bold"))
+        console.print(_bullets(sentences, ""))
+    if comparison.notes:
+        console.print(Text("\nNotes", "bold"))
+        console.print(_bullets(comparison.notes, "dim"))
+
+
+def _scope(comparison: Comparison) -> str:
+    four = comparison.design.kind == "factorial"
+    which = "these four checkpoints" if four else "these two checkpoints"
+    return f"For {which} (the intervals cover prompts, not training runs)"
+
+
+def _table() -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("", overflow="fold")
+    return table
+
+
+def _values(comparison: Comparison) -> Table:
+    table = _table()
+    for name, (fc_norm, post) in zip(comparison.runs, comparison.design.cells, strict=True):
+        told = " + ".join(word for word, on in zip(FACTORS.values(), (fc_norm, post), strict=True) if on) or "neither"
+        table.add_column(f"{name}\n{told if told != name else ''}", justify="right", overflow="fold")
+    for part in comparison.compared:
+        table.add_row(part.quantity.label, *(_value(part, part.values.get(name)) for name in comparison.runs))
+    return table
+
+
+def _effects(comparison: Comparison) -> Table:
+    table = _table()
+    shown = [part for part in comparison.compared if part.effects]
+    for header in _EFFECTS.values():
+        table.add_column(header, justify="right")
+    for part in shown:
+        cells = [_effect(part, part.effect(name, given), judge=name != "interaction") for name, given in _EFFECTS]
+        table.add_row(part.quantity.label, *cells)
+    return table
+
+
+def _differences(comparison: Comparison) -> Table:
+    table = _table()
+    for name in comparison.runs[1:]:
+        table.add_column(name, justify="right", overflow="fold")
+    for part in comparison.compared:
+        if part.differences:
+            table.add_row(
+                part.quantity.label, *(_effect(part, part.differences.get(name)) for name in comparison.runs[1:])
+            )
+    return table
+
+
+def _value(part: Compared, interval: Interval | None) -> Text:
+    if interval is None:
+        return Text("-", "dim")
+    unit = "x" if part.quantity.unit == "x" else ""
+    text = Text(plain(interval.mean, _digits(part)) + unit)
+    if interval.low is not None and interval.high is not None:
+        text.append(f"\n{plain(interval.low, _digits(part))} to {plain(interval.high, _digits(part))}", "dim")
+    return text
+
+
+def _effect(part: Compared, effect: Effect | None, *, judge: bool = True) -> Text:
+    if effect is None:
+        return Text("-", "dim")
+    factor = effect.null == 1.0
+    sign, times = not factor, "x" if factor else ""
+    digits = _digits(part)
+    style = "dim"
+    if effect.direction in ("up", "down"):
+        rises = effect.direction == "up"
+        better = part.quantity.better
+        style = "bold"
+        if judge and better:
+            style = f"bold {_GOOD if rises == (better == 'higher') else _BAD}"
+    text = Text(f"{times}{plain(effect.interval.mean, digits, sign=sign)}", style)
+    if effect.interval.low is not None and effect.interval.high is not None:
+        ends = (plain(end, digits, sign=sign) for end in (effect.interval.low, effect.interval.high))
+        text.append(f"\n{' to '.join(ends)}", "dim")
+    return text
+
+
+def _digits(part: Compared) -> int:
+    return 3 if part.quantity.unit == "share a step" else 2
+
+
+def _legend() -> Group:
+    return Group(
+        Text.assemble(
+            ("x is a factor, + and - a difference; ", "dim"),
+            ("green", f"bold {_GOOD}"),
+            (" better, ", "dim"),
+            ("yellow", f"bold {_BAD}"),
+            (" worse, dim where the interval holds no change.", "dim"),
+        )
+    )
+
+
+def _bullets(lines: tuple[str, ...] | list[str], style: str) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for line in lines:
+        grid.add_row(Text("-", "dim"), Text(line, style))
+    return grid

@@ -1,0 +1,113 @@
+"""Pin: the share of the drift onto self-generated tokens that the magnitude of the carried state causes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from driftscope import stats
+from driftscope.figures.grids import lengths, means, over_prompts, prompts_and_depth, put, variant
+from driftscope.stats.shares import removed_share
+
+FREE = "pin/free"
+UNCHANGED = 0.02
+"""A pin that moves the RMS of the state by less, as a share, has nothing to do."""
+CAVEAT = "a pin at inference is a diagnostic, not a fix: the drafter was not trained under it"
+
+
+def pin_figures(steps: pd.DataFrame, heads: pd.DataFrame, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
+    """From the `steps` and `heads` rows of the probe; {} without any.
+
+    `free` and each of `pins`, by name: `excess` (self-generated, per step, from step 2), its `slope` per step and `state_rms`
+    per step. Each pin also has `share_from_magnitude` = 1 - slope(pinned) / slope(free) if the free slope's interval lies
+    above 0, `length_kept` for both acceptance lengths, and `sentence`.
+    """
+    free_rows = variant(steps, FREE)
+    if free_rows.empty:
+        return {}
+    prompts, depth = prompts_and_depth(free_rows)
+    free_slope, free = _slope(variant(heads, FREE), prompts, depth, resamples)
+    free["state_rms"] = _per_step(means(free_rows, "sum/rms/state", prompts, depth), resamples)
+    free |= _length_of(free_rows, prompts, depth, resamples)
+    drift = _drift(free)
+    result: dict[str, Any] = {"caveat": CAVEAT, "drift": drift, "free": free, "pins": {}}
+    for name in sorted(set(steps["variant"].astype(str)) - {FREE}):
+        rows = variant(steps, name)
+        slope, found = _slope(variant(heads, name), prompts, depth, resamples)
+        found["state_rms"] = _per_step(means(rows, "sum/rms/state", prompts, depth), resamples)
+        if drift == "drift":
+            put(found, "share_from_magnitude", removed_share(slope, free_slope, resamples=resamples))
+        found["length_kept"] = _kept(rows, free_rows, prompts, depth, resamples)
+        found["sentence"] = _sentence(found, drift, _idle(name, rows, free_rows, prompts, depth))
+        result["pins"][name.removeprefix("pin/")] = found
+    return result
+
+
+def _slope(heads: pd.DataFrame, prompts: list[str], depth: int, resamples: int) -> tuple[Any, dict[str, Any]]:
+    """Per prompt, the slope of the self-generated excess over steps 2..D; and its figures. A mean over heads."""
+    excess = means(heads, "excess/self_generated", prompts, depth)
+    slope = stats.slope(excess)
+    found: dict[str, Any] = {"excess": _per_step(excess, resamples)[1:]}
+    put(found, "slope", stats.bca(slope, resamples=resamples))
+    return slope, found
+
+
+def _per_step(values: Any, resamples: int) -> list[dict[str, Any]]:
+    figures = stats.bca(values, resamples=resamples)
+    result = []
+    for place in range(values.shape[1]):
+        interval = figures.at(place)
+        if interval is not None:
+            result.append({"step": place + 1, **interval.to_dict()})
+    return result
+
+
+def _drift(free: dict[str, Any]) -> str:
+    slope = free.get("slope")
+    if slope is None or slope["low"] is None:
+        return "not measurable"
+    return "drift" if slope["low"] > 0 else "none"
+
+
+def _length_of(rows: pd.DataFrame, prompts: list[str], depth: int, resamples: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"length": {}}
+    for name, parts in lengths(rows, prompts, depth).items():
+        put(found["length"], name, stats.ratio_of_sums(*parts, resamples=resamples))
+    return found
+
+
+def _kept(rows: pd.DataFrame, free: pd.DataFrame, prompts: list[str], depth: int, resamples: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    reference = lengths(free, prompts, depth)
+    for name, parts in lengths(rows, prompts, depth).items():
+        put(found, name, stats.relative_ratio(*parts, *reference[name], resamples=resamples))
+    return found
+
+
+def _idle(name: str, rows: pd.DataFrame, free: pd.DataFrame, prompts: list[str], depth: int) -> bool:
+    """Whether a pin of the state leaves its mean RMS over prompts where it was, at every step."""
+    if name == "pin/keys":
+        return False
+    pinned, own = (over_prompts(means(part, "sum/rms/state", prompts, depth)) for part in (rows, free))
+    return bool((np.abs(pinned / own - 1) < UNCHANGED).all())
+
+
+def _sentence(found: dict[str, Any], drift: str, idle: bool) -> str:
+    if drift == "not measurable":
+        return f"not measurable: the slope of the self-generated excess needs {stats.MIN_PROMPTS} prompts and 3 steps"
+    if drift == "none":
+        return "no drift to explain: the self-generated excess does not rise from step 2 on, as far as can be told"
+    share = found.get("share_from_magnitude")
+    if share is None:
+        return "not measurable"
+    text = f"magnitude causes {share['mean']:.0%} of the self-generated excess per step"
+    if share["low"] is not None:
+        text += f" (95% {share['low']:.0%} to {share['high']:.0%})"
+    kept = found["length_kept"].get("anchor_mean")
+    if kept is not None:
+        text += f"; the pin keeps {kept['mean']:.0%} of the accepted length"
+    if idle:
+        text += "; it changes the state's RMS by less than 2%: the carry keeps its size by itself"
+    return text

@@ -1,0 +1,48 @@
+"""Every rule on one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftscope import stats
+from driftscope.findings.measured import Measured
+from driftscope.findings.model import Assessment, Finding, NotMeasured
+from driftscope.findings.rules import RULES
+from driftscope.findings.thresholds import Thresholds, load
+
+if TYPE_CHECKING:
+    from driftscope.run import Run
+
+
+def assess(
+    run: Run,
+    thresholds: Thresholds | Path | None = None,
+    *,
+    depth: int | None = None,
+    resamples: int = stats.RESAMPLES,
+) -> Assessment:
+    """Findings, what could not be asked, and whether it suffices to call the run healthy.
+
+    `thresholds`: values, a TOML file, or None for those of the nearest pyproject.toml. Raises ThresholdError for a
+    bad file, RunError if the run holds fewer steps than `depth`.
+    """
+    limits = thresholds if isinstance(thresholds, Thresholds) else load(thresholds)
+    measured = Measured(run, limits, depth, resamples)
+    findings, unmeasured, clear = [], [], []
+    for code, rule in RULES.items():
+        outcome = rule(measured)
+        if isinstance(outcome, Finding):
+            findings.append(outcome)
+        elif isinstance(outcome, NotMeasured):
+            unmeasured.append(outcome)
+        else:
+            clear.append(code)
+    # DS102 alone suffices; DS101 is healthy only where the carry could have grown.
+    judged = "DS101" in clear or "DS102" in clear
+    return Assessment(tuple(findings), tuple(unmeasured), tuple(clear), judged)
+
+
+def evaluate(run: Run, thresholds: Thresholds | Path | None = None, *, depth: int | None = None) -> list[Finding]:
+    """The findings of `assess`. A quantity that was not measured gives none."""
+    return list(assess(run, thresholds, depth=depth).findings)

@@ -1,0 +1,119 @@
+"""What the rules read: a run with its summary, and the per-prompt figures behind it, each worked out once."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from driftscope import stats
+from driftscope.findings.model import Evidence
+from driftscope.findings.thresholds import DEFAULTS, Thresholds
+from driftscope.findings.words import counted
+from driftscope.stats.intervals import Floats, Interval
+from driftscope.summary import CLEAN, FeedFigures, feed_figures, onsets
+
+if TYPE_CHECKING:
+    from driftscope.run import Run
+
+_LIMITS = {"norm_up": "norm_growth", "displaced": "displacement", "self_up": "self_excess", "sink_down": "sink_loss"}
+"""Onset -> its threshold."""
+
+
+class Measured:
+    """A run under given thresholds; `depth` is that of `Run.summary`."""
+
+    def __init__(
+        self,
+        run: Run,
+        thresholds: Thresholds = DEFAULTS,
+        depth: int | None = None,
+        resamples: int = stats.RESAMPLES,
+    ) -> None:
+        self.run = run
+        self.thresholds = thresholds
+        self.depth = depth
+        self.resamples = resamples
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return self.run.summary(self.depth)
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        return self.run.info.checkpoint.switches
+
+    @property
+    def post_norm(self) -> bool:
+        """Whether the carry is normalised."""
+        return self.switches.get("carry") == "post"
+
+    @cached_property
+    def anchors(self) -> pd.DataFrame:
+        """Rows of the clean drafted chains, loops included."""
+        return self.rows("anchors", "drafted")
+
+    @cached_property
+    def drafted(self) -> FeedFigures | None:
+        """Per-prompt figures of the clean drafted chains."""
+        return feed_figures(self.anchors, self.rows("heads", "drafted"), self.depth)
+
+    @cached_property
+    def text_fed(self) -> pd.DataFrame:
+        """Rows of the clean text-fed chains, without loops."""
+        rows = self.rows("anchors", "text")
+        return rows[~rows["loop"]]
+
+    @cached_property
+    def onsets(self) -> dict[str, stats.Onset]:
+        """Onsets at the thresholds in force: the summary's, where those are the defaults."""
+        changed = {key: name for key, name in _LIMITS.items() if self.thresholds.changed(name)}
+        found: dict[str, stats.Onset] = dict(self.summary["onset"])
+        if changed and self.drafted is not None:
+            sizes = {key: self.thresholds[name] for key, name in changed.items()}
+            if "norm_up" in sizes:
+                sizes["norm_up"] = math.log(sizes["norm_up"])
+            found |= onsets(self.drafted, practical=sizes, resamples=self.resamples)
+        return found
+
+    @property
+    def prompts(self) -> int:
+        """Prompts with a clean measurement outside loops."""
+        return 0 if self.drafted is None else len(self.drafted.prompts)
+
+    @cached_property
+    def over(self) -> str:
+        """The denominator of the default figures, in words."""
+        anchors = 0 if self.drafted is None else int(self.drafted.anchors[:, 0].sum())
+        return f"{counted(self.prompts, 'prompt')}, {counted(anchors, 'anchor')}"
+
+    @property
+    def few(self) -> str:
+        """Why there are no intervals, where that is for want of prompts."""
+        if self.prompts >= stats.MIN_PROMPTS:
+            return ""
+        return f"{counted(self.prompts, 'prompt')}, intervals need {stats.MIN_PROMPTS}"
+
+    def rows(self, table: str, feed: str) -> pd.DataFrame:
+        """Clean rows of one feed, up to the depth."""
+        frame = self.run.table(table, probe=CLEAN)
+        frame = frame[(frame["variant"] == CLEAN) & (frame["feed"] == feed)]
+        return frame if self.depth is None else frame[frame["step"] <= self.depth]
+
+    def mean(self, values: Floats) -> Interval | None:
+        """Mean over prompts of `values[prompt]`."""
+        return stats.bca(np.asarray(values)[:, None], resamples=self.resamples).at(0)
+
+    def evidence(self, name: str, interval: Interval, **rest: Any) -> Evidence:
+        """A figure over the default anchors."""
+        return Evidence.of(name, interval, **{"over": self.over, **rest})
+
+
+def interval_of(content: Any) -> Interval | None:
+    """A figure of the summary."""
+    if not isinstance(content, dict) or content.get("mean") is None:
+        return None
+    return Interval(content["mean"], content.get("low"), content.get("high"))

@@ -1,0 +1,151 @@
+"""What a finding is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from driftscope.stats.intervals import Interval
+
+Kind = Literal["drift", "checkpoint", "note"]
+_KINDS: dict[str, Kind] = {"1": "drift", "2": "checkpoint", "3": "note"}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a code stands for; `driftscope explain` prints it."""
+
+    code: str
+    title: str
+    meaning: str
+    """What is wrong, for a reader who meets the code for the first time."""
+    measured: str
+    """What is compared with what."""
+    limits: str
+    """What the finding, or its absence, does not say."""
+    advice: tuple[str, ...]
+    thresholds: tuple[str, ...] = ()
+    """Names in `driftscope.findings.thresholds`."""
+    probes: tuple[str, ...] = ()
+    """Without one of these the rule is silent."""
+    sources: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.code)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One figure behind a finding, with its 95% interval where it has one."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    """`x` for a ratio, `share` for 0 to 1, otherwise as written."""
+    over: str = ""
+    """The denominator, in words: `16 prompts, 384 anchors`."""
+    threshold: float | None = None
+    """The limit that this figure is beyond."""
+
+    @classmethod
+    def of(cls, name: str, interval: Interval, **rest: Any) -> Evidence:
+        return cls(name, interval.mean, interval.low, interval.high, **rest)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or worth knowing (DS3xx)."""
+
+    code: str
+    title: str
+    statement: str
+    """One sentence with its figures."""
+    evidence: tuple[Evidence, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What to try."""
+    step: int | None = None
+    """The first step of the chain that shows it, where it has one."""
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.code)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in `run.json`; the advice is called `try` there."""
+        content = dataclasses.asdict(self)
+        return {
+            "code": self.code,
+            "kind": self.kind,
+            "title": self.title,
+            "statement": self.statement,
+            "step": self.step,
+            "evidence": list(content["evidence"]),
+            "try": list(self.advice),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Finding:
+        """The finding that `to_dict` wrote."""
+        return cls(
+            content["code"],
+            content["title"],
+            content["statement"],
+            tuple(Evidence(**part) for part in content.get("evidence", ())),
+            tuple(content.get("try", ())),
+            content.get("step"),
+        )
+
+
+@dataclass(frozen=True)
+class NotMeasured:
+    """A rule that could not be asked, and why."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What the rules say on one run."""
+
+    findings: tuple[Finding, ...]
+    unmeasured: tuple[NotMeasured, ...]
+    clear: tuple[str, ...]
+    """Codes that were measured and are not beyond their threshold."""
+    judged: bool
+    """Whether enough was measured to call a run without findings healthy."""
+
+    @property
+    def wrong(self) -> tuple[Finding, ...]:
+        """The findings without the notes."""
+        return tuple(finding for finding in self.findings if finding.kind != "note")
+
+    @property
+    def exit_code(self) -> int:
+        """0 healthy, 1 with findings other than notes, 2 where too little could be measured to say."""
+        return 1 if self.wrong else 0 if self.judged else 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "findings": [finding.to_dict() for finding in self.findings],
+            "not_measured": [dataclasses.asdict(part) for part in self.unmeasured],
+            "clear": list(self.clear),
+            "exit_code": self.exit_code,
+        }
+
+
+def kind_of(code: str) -> Kind:
+    """`drift` of DS1xx, `checkpoint` of DS2xx, `note` of DS3xx."""
+    return _KINDS[code[2]]
+
+
+def exit_code(findings: Sequence[Finding | Mapping[str, Any]]) -> int:
+    """1 with a DS1xx or DS2xx finding, else 0. `Assessment.exit_code` also knows whether enough was measured."""
+    codes = (finding.code if isinstance(finding, Finding) else finding["code"] for finding in findings)
+    return int(any(kind_of(code) != "note" for code in codes))

@@ -1,0 +1,154 @@
+"""DS105 and DS108: what acceptance itself tells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import stats as scipy_stats
+
+from driftscope import stats
+from driftscope.findings.measured import Measured
+from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.registry import definition
+from driftscope.findings.words import counted, percent, plain, with_interval
+from driftscope.stats.intervals import CONFIDENCE, MIN_PROMPTS, SEED, Floats, Interval
+
+_RATES = np.linspace(0.0, 1.0, 2001)
+
+
+def depth_collapse(measured: Measured) -> Finding | NotMeasured | None:
+    """Text-fed agreement that falls below the threshold and stays there to the last step."""
+    code = "DS105"
+    rows = measured.text_fed
+    if rows.empty or rows["step"].max() < 2:
+        return NotMeasured(code, "no text-fed chains of two steps or more")
+    grouped = rows["match"].astype(float).groupby([rows["prompt"].astype(str), rows["step"]])
+    matches, anchors = (getattr(grouped, name)().unstack().to_numpy(np.float64) for name in ("sum", "size"))
+    if len(matches) < MIN_PROMPTS:
+        return NotMeasured(code, f"{counted(len(matches), 'prompt')}, intervals need {MIN_PROMPTS}")
+    agreement = stats.ratio_of_sums(matches, anchors, resamples=measured.resamples)
+    kept = stats.relative_ratio(matches, anchors, matches[:, :1], anchors[:, :1], resamples=measured.resamples)
+    if not np.isfinite(kept.low[1:]).all():
+        return NotMeasured(code, "a step has too few text-fed anchors, or nothing agrees at step 1")
+    limit = measured.thresholds["depth_kept"]
+    below = (kept.mean < limit) & (kept.high < 1)
+    stays = np.logical_and.accumulate(below[::-1])[::-1]
+    if not stays.any():
+        return None
+    start = int(stays.argmax()) + 1
+    over = f"{counted(len(matches), 'prompt')}, {counted(int(anchors[:, 0].sum()), 'anchor')}"
+    first, there, share = agreement.at(0), agreement.at(start - 1), kept.at(start - 1)
+    if first is None or there is None or share is None:
+        return None
+    statement = (
+        f"Fed with the right tokens, the drafter agrees with the target at {percent(first.mean)} of anchors at step 1 and"
+        f" at {percent(there.mean)} at step {start}, {with_interval(_percent_of(share), '%', 0)} of it, and stays below"
+        f" {percent(limit)} of it from there on."
+    )
+    evidence = (
+        Evidence.of("text-fed agreement at step 1", first, unit="share", over=over),
+        Evidence.of(f"text-fed agreement at step {start}", there, unit="share", over=over),
+        Evidence.of(f"kept at step {start}", share, unit="share", over=over, threshold=limit),
+    )
+    about = definition(code)
+    return Finding(code, about.title, statement, evidence, about.advice, start)
+
+
+def _percent_of(share: Interval) -> Interval:
+    ends = (None if end is None else 100 * end for end in (share.low, share.high))
+    return Interval(100 * share.mean, *ends)
+
+
+def dispersion(measured: Measured) -> Finding | NotMeasured | None:
+    """Spread of the accepted tokens per round beyond that of one constant acceptance rate."""
+    code = "DS108"
+    rows = measured.anchors
+    if rows.empty:
+        return NotMeasured(code, "no chains were measured")
+    depth = int(rows["step"].max())
+    walked = _served_rounds(rows, depth)
+    if walked is None:
+        return NotMeasured(code, "the anchors of a prompt are not consecutive, so no walk can be served")
+    sums = np.array([[len(part), part.sum(), (part**2).sum()] for part in walked if len(part)], dtype=np.float64)
+    if len(sums) < MIN_PROMPTS:
+        return NotMeasured(
+            code, f"{counted(len(sums), 'prompt')} with rounds outside loops, intervals need {MIN_PROMPTS}"
+        )
+    rounds = np.concatenate(walked)
+    ratio = _spread_ratio(sums, depth, measured.resamples)
+    if ratio is None or ratio.low is None:
+        return NotMeasured(code, "no drafted token was accepted, or all were")
+    limit = measured.thresholds["length_dispersion"]
+    if not (ratio.mean > limit and ratio.low > 1):
+        return None
+    low, middle, high = np.quantile(rounds, (0.1, 0.5, 0.9), method="inverted_cdf")
+    over = f"{counted(len(sums), 'prompt')}, {counted(len(rounds), 'round')}"
+    per_prompt = sums[:, 1] / sums[:, 0]
+    statement = (
+        f"The rounds outside loops accept {plain(float(rounds.mean()))} drafted tokens on average, with an SD"
+        f" {with_interval(ratio, 'x')} that of a constant acceptance rate: a tenth accepts {int(low)} or fewer, a tenth"
+        f" {int(high)} or more, and prompts range from {plain(per_prompt.min())} to {plain(per_prompt.max())}."
+    )
+    evidence = (
+        Evidence.of("SD over that of a constant rate", ratio, unit="x", over=over, threshold=limit),
+        Evidence("SD of accepted tokens", float(rounds.std(ddof=1)), unit="tokens", over=over),
+        *(
+            Evidence(f"{name} of accepted tokens", float(value), unit="tokens", over=over)
+            for name, value in (("10% quantile", low), ("median", middle), ("90% quantile", high))
+        ),
+    )
+    about = definition(code)
+    return Finding(code, about.title, statement, evidence, about.advice)
+
+
+def _served_rounds(rows: pd.DataFrame, depth: int) -> list[Floats] | None:
+    """Accepted tokens of the served rounds that start outside loops, per prompt."""
+    chains = rows.groupby([rows["prompt"].astype(str), "anchor"], sort=True)
+    counts = chains["accepted"].sum()
+    loop = chains["loop"].first().to_numpy(bool)
+    walks = []
+    for _, places in pd.Series(np.arange(len(counts)), counts.index).groupby(level=0):
+        anchors = places.index.get_level_values("anchor").to_numpy()
+        if (np.diff(anchors) != 1).any():
+            return None
+        walk = stats.served_walk(counts.to_numpy()[places], depth)
+        walks.append(walk.accepted[~loop[places][walk.visited]].astype(np.float64))
+    return walks
+
+
+def _spread_ratio(sums: Floats, depth: int, resamples: int) -> Interval | None:
+    """SD over rounds / SD under a constant rate with the same mean; `sums[prompt]` are rounds, total, total of squares."""
+
+    def ratio(rounds: Floats, total: Floats, squares: Floats, axis: int) -> Floats:
+        count = rounds.sum(axis)
+        mean = total.sum(axis) / count
+        variance = squares.sum(axis) / count - mean**2
+        return np.asarray(np.sqrt(np.maximum(variance, 0) / constant_rate_variance(mean, depth)))
+
+    columns = tuple(sums.T)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        point = float(ratio(*columns, axis=0))
+        if not np.isfinite(point):
+            return None
+        outcome = scipy_stats.bootstrap(
+            columns,
+            ratio,
+            n_resamples=resamples,
+            vectorized=True,
+            paired=True,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(SEED),
+        ).confidence_interval
+    return Interval(point, float(outcome.low), float(outcome.high))
+
+
+def constant_rate_variance(mean: Floats, depth: int) -> Floats:
+    """Variance of the accepted tokens per round where each is accepted with one probability a, at most `depth` of them,
+    and their mean is `mean`: P(at least k) = a^k. NaN at means of 0 or `depth`, which leave no spread."""
+    k = np.arange(1, depth + 1)
+    tails = _RATES[:, None] ** k
+    means = tails.sum(1)
+    squares = (tails * (2 * k - 1)).sum(1)
+    variance = np.interp(mean, means, squares - means**2)
+    return np.where((np.asarray(mean) > 0) & (np.asarray(mean) < depth), variance, np.nan)

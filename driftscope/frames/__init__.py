@@ -1,0 +1,31 @@
+"""From runs to the small tidy frames that charts and tables draw. Every figure and interval is that of `driftscope.summary`
+or `driftscope.stats`; nothing here defines a statistic.
+
+One row per figure: `run` (its label), the axes (`step`, `bucket`, ...), `mean`, `low`, `high` (95% interval over
+prompts), `count` with `counted` (the denominator and what it counts) and `prompts`. NaN is "not measured".
+"""
+
+from driftscope.frames.acceptance import confidence, served_lengths, survival
+from driftscope.frames.attention import head_masses, head_ranking, per_key
+from driftscope.frames.base import Runs, labelled, onsets, step_figures, step_means
+from driftscope.frames.norms import SITE_MODES, aux_norms, cosines, layer_norms, site_norms, update_ratios
+
+__all__ = [
+    "SITE_MODES",
+    "Runs",
+    "aux_norms",
+    "confidence",
+    "cosines",
+    "head_masses",
+    "head_ranking",
+    "labelled",
+    "layer_norms",
+    "onsets",
+    "per_key",
+    "served_lengths",
+    "site_norms",
+    "step_figures",
+    "step_means",
+    "survival",
+    "update_ratios",
+]

@@ -1,0 +1,182 @@
+"""What every frame is made with: labels of runs, figures per step, means per prompt and step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from driftscope import stats
+from driftscope.naming import short_name
+from driftscope.run import Run
+from driftscope.stats.intervals import Floats
+from driftscope.summary import CLEAN, counts
+from driftscope.verdict import ONSETS
+
+Runs = Sequence[Run]
+
+_GROUPS = ("mass", "excess")
+_FIGURES = ("carry_rms", "growth", "matched_growth", "displacement", "entropy")
+
+
+def labelled(runs: Runs) -> dict[str, Run]:
+    """Runs by a short label: the checkpoint's name, the folder's where two checkpoints share a name."""
+    names = [short_name(run.info.checkpoint.path) for run in runs]
+    if len(set(names)) < len(names):
+        names = [run.folder.resolve().name for run in runs]
+    result: dict[str, Run] = {}
+    for name, run in zip(names, runs, strict=True):
+        label, number = name, 2
+        while label in result:
+            label, number = f"{name} ({number})", number + 1
+        result[label] = run
+    return result
+
+
+def step_figures(runs: Runs, feed: str = "drafted", depth: int | None = None) -> pd.DataFrame:
+    """The figures per step of the summaries, long: `quantity` (and `bucket` of `mass` and `excess`, else empty).
+
+    Quantities: carry_rms, growth, matched_growth, displacement, entropy (nats), mass, excess, joint, conditional.
+    """
+    records: list[dict[str, Any]] = []
+    for label, run in labelled(runs).items():
+        steps = run.summary(depth)["steps" if feed == "drafted" else "text_fed_steps"]
+        prompts = counts(run)["prompts"]
+        found = [_flat(step) for step in steps]
+        for name in dict.fromkeys(name for figures in found for name in figures):
+            for step, figures in zip(steps, found, strict=True):
+                conditional = name == ("conditional", "")
+                acceptance = step["acceptance"]
+                records.append(
+                    {
+                        "run": label,
+                        "step": step["step"],
+                        "quantity": name[0],
+                        "bucket": name[1],
+                        **_ends(figures.get(name, {})),
+                        "count": acceptance["conditional_denominator" if conditional else "anchors"],
+                        "counted": "chains that reached the step" if conditional else "anchors",
+                        "prompts": prompts,
+                    }
+                )
+    columns = ["run", "step", "quantity", "bucket", "mean", "low", "high", "count", "counted", "prompts"]
+    return pd.DataFrame(records, columns=columns)
+
+
+def onsets(runs: Runs, depth: int | None = None) -> pd.DataFrame:
+    """The onsets that are a step, one row each: `run`, `key` (of `driftscope.verdict.ONSETS`), `name`, `step`."""
+    records = [
+        {"run": label, "key": key, "name": ONSETS[key], "step": start}
+        for label, run in labelled(runs).items()
+        for key, start in run.summary(depth)["onset"].items()
+        if key in ONSETS and isinstance(start, int)
+    ]
+    return pd.DataFrame(records, columns=["run", "key", "name", "step"])
+
+
+def step_means(runs: Runs, columns: Mapping[str, str], feed: str = "drafted") -> pd.DataFrame:
+    """Means of columns of `anchors` per step, with `quantity` = the label that `columns` gives to each of them.
+
+    Mean over a prompt's anchors outside loops, then over prompts. A column that a run lacks has no rows.
+    """
+    parts = []
+    for label, run in labelled(runs).items():
+        rows = anchor_rows(run, columns, feed)
+        present = [name for name in columns if name in rows and rows[name].notna().any()]
+        if not present:
+            continue
+        cells = PromptCells(rows)
+        means = np.stack([cells.mean(rows[name]) for name in present], -1)
+        count = np.stack([cells.count(rows[name]) for name in present], -1)
+        axes = {"step": cells.steps, "quantity": [columns[name] for name in present]}
+        parts.append(tidy(label, stats.bca(means), axes, count.sum(0), "anchors", cells.prompts))
+    return joined(parts)
+
+
+def anchor_rows(
+    run: Run, columns: Mapping[str, str] | Sequence[str], feed: str, *, loops: bool = False
+) -> pd.DataFrame:
+    """The clean rows of a feed with those of `columns` that exist; anchors in loops only with `loops`."""
+    frame = run.table("anchors", probe=CLEAN)
+    keep = (frame["variant"] == CLEAN) & (frame["feed"] == feed)
+    if not loops:
+        keep &= ~frame["loop"]
+    fixed = ("prompt", "anchor", "step", "loop", "accepted")
+    chosen = [*fixed, *(name for name in columns if name in frame and name not in fixed)]
+    rows = frame.loc[keep, chosen].reset_index(drop=True)
+    return rows.assign(prompt=rows["prompt"].astype(str))
+
+
+class PromptCells:
+    """Sums of anchors' rows per prompt and step, as arrays [prompt, step]."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self._prompt, names = pd.factorize(rows["prompt"], sort=True)
+        self.prompts = len(names)
+        self._step = rows["step"].to_numpy() - 1
+        self.steps = list(range(1, int(rows["step"].max() if len(rows) else 0) + 1))
+
+    def sum(self, values: Any) -> Floats:
+        """Sum of what is not NaN."""
+        data = np.asarray(values, dtype=np.float64)
+        total = np.zeros((self.prompts, len(self.steps)))
+        np.add.at(total, (self._prompt, self._step), np.where(np.isfinite(data), data, 0.0))
+        return total
+
+    def count(self, values: Any) -> Floats:
+        """How many values are not NaN."""
+        return self.sum(np.isfinite(np.asarray(values, dtype=np.float64)))
+
+    def mean(self, values: Any) -> Floats:
+        """Mean of what is not NaN; NaN without any."""
+        return divided(self.sum(values), self.count(values))
+
+
+def divided(total: Floats, count: Floats) -> Floats:
+    """`total` / `count`, NaN where nothing was counted."""
+    return np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
+
+
+def tidy(
+    run: str,
+    figures: stats.Intervals,
+    axes: Mapping[str, Sequence[Any]],
+    count: Any,
+    counted: str,
+    prompts: int,
+) -> pd.DataFrame:
+    """Figures of shape (axes) as rows, the last axis fastest; `count` has that shape or is broadcast to it."""
+    index = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
+    frame = index.to_frame(index=False)
+    frame.insert(0, "run", run)
+    shape = tuple(len(values) for values in axes.values())
+    return frame.assign(
+        mean=figures.mean.reshape(-1),
+        low=figures.low.reshape(-1),
+        high=figures.high.reshape(-1),
+        count=np.broadcast_to(count, shape).reshape(-1).astype(np.int64),
+        counted=counted,
+        prompts=prompts,
+    )
+
+
+def joined(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Frames of several runs below each other; with no part, no rows and the columns that all frames have."""
+    if parts:
+        return pd.concat(parts, ignore_index=True)
+    return pd.DataFrame(columns=["run", "mean", "low", "high", "count", "counted", "prompts"])
+
+
+def _flat(step: Mapping[str, Any]) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The intervals of a step of a summary by (quantity, bucket)."""
+    figures = {(name, ""): step[name] for name in _FIGURES if name in step}
+    figures |= {(name, bucket): value for name in _GROUPS for bucket, value in step.get(name, {}).items()}
+    names = ("joint", "conditional")
+    return figures | {(name, ""): step["acceptance"][name] for name in names if name in step["acceptance"]}
+
+
+def _ends(interval: Mapping[str, Any]) -> dict[str, float]:
+    values = {name: interval.get(name) for name in ("mean", "low", "high")}
+    return {name: np.nan if value is None else float(value) for name, value in values.items()}

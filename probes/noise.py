@@ -1,0 +1,137 @@
+"""Noise: how much of its acceptance does the drafter keep when the carried state, or the embedding, is noisy?
+
+Gaussian noise of scale alpha * RMS(row) is added at a site. `state` is what enters a step, before its norm, so the noise
+reaches the residual too; `carry` is the same site from step 2 on, which leaves the fused input of step 1 alone; `embed` is
+the token embedding. The noise of an anchor and step depends on nothing but the seed, the prompt, the anchor's position and
+the width of the site: every checkpoint of one shape gets the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from driftscope.errors import DriftscopeError
+from driftscope.probes.base import Variant
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+    from driftscope.interventions import Noise
+    from driftscope.pair import Pair
+    from driftscope.subject import Subject
+
+NoiseSite = Literal["state", "carry", "embed"]
+CLEAN = "noise/clean"
+TEXT_QUANTITIES = ("kl", "flip", "cos_clean")
+
+
+@dataclass(frozen=True)
+class NoiseProbe:
+    """Drafted chains for the length kept; text-fed ones for KL(clean || noisy), top-1 flips and the cosine of the carry."""
+
+    name: str = "noise"
+    question: str = "How much acceptance is left when the carried state or the embedding is noisy?"
+    shard: str = "noise"
+    sites: tuple[NoiseSite, ...] = ("state", "embed")
+    alphas: tuple[float, ...] = (0.1, 0.5, 1.0)
+    """In units of the row's RMS."""
+    seeds: int = 4
+    steps: Literal["every", "first"] = "every"
+    """`first`: only the first step that the site reaches, 2 for `carry`, else 1."""
+    anchors: int | None = 16
+    """The first so many of each prompt, so that they are consecutive; None is all."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or not self.sites or not self.alphas or min(self.alphas) < 0 or (self.anchors or 1) < 1:
+            raise DriftscopeError(
+                f"noise needs a site, alphas of 0 or more, and at least 1 seed and 1 anchor; got sites {self.sites}, alphas "
+                f"{self.alphas}, seeds {self.seeds}, anchors {self.anchors}"
+            )
+
+    def boundaries(self, pair: Pair) -> tuple[int, ...]:
+        return ()
+
+    def variants(self, pair: Pair) -> list[Variant]:
+        common = {"steps": self.steps, "anchors": self.anchors}
+        return [
+            Variant(CLEAN, "clean", {"anchors": self.anchors}),
+            *(
+                Variant(self.variant(site, alpha, seed), "intervention", {"site": site, "alpha": alpha, "seed": seed, **common})
+                for site in self.sites
+                for alpha in self.alphas
+                for seed in range(self.seeds)
+            ),
+        ]
+
+    def variant(self, site: NoiseSite, alpha: float, seed: int) -> str:
+        """`noise/state/0.5/seed0`; `noise/state-first/...` where only the first step is noisy."""
+        return f"noise/{site}{'' if self.steps == 'every' else '-first'}/{alpha:g}/seed{seed}"
+
+    def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
+        import pandas as pd
+
+        from driftscope.interventions import Noise
+        from driftscope.probes.compare import Compare
+        from driftscope.probes.stacked import copy_of, first_anchors, stacked_anchors, stacked_chains
+        from driftscope.rows import step_rows
+
+        narrow = first_anchors(subject, self.anchors)
+        anchors = stacked_anchors(narrow, self.seeds)
+        noise = stacked_noise(narrow, self.seeds)
+        frames = []
+        for feed in ("drafted", "text"):
+            sites = ("carry", "logits") if feed == "text" else ("logits",)
+
+            def chains(added: list[Noise], reference: list[dict[str, Tensor]] | None, feed=feed, sites=sites):  # type: ignore[no-untyped-def]
+                measure = Compare(narrow.pair.drafter, narrow.text, anchors, reference, keep=feed == "text")
+                return stacked_chains(narrow, feed, self.seeds, measure, sites=sites, interventions=added)
+
+            # As many copies as the noisy chains have: the same shapes round the same way.
+            clean = chains([], None)
+            frames.append(step_rows(narrow, CLEAN, feed, copy_of(clean, self.seeds, 0)))
+            for site in self.sites:
+                for alpha in self.alphas:
+                    first = 2 if site == "carry" else 1
+                    last = first if self.steps == "first" else None
+                    place = "embed" if site == "embed" else "state"
+                    added = Noise(place, alpha, noise, first, last)
+                    noisy = chains([added], clean if feed == "text" else None)
+                    for seed in range(self.seeds):
+                        part = copy_of(noisy, self.seeds, seed)
+                        quantities = TEXT_QUANTITIES if feed == "text" else ()
+                        frames.append(step_rows(narrow, self.variant(site, alpha, seed), feed, part, quantities))
+        return {"steps": pd.concat(frames, ignore_index=True)}
+
+    def cost(self, depth: int) -> float:
+        # Only logits are read, of a few anchors: measured at about a quarter of a clean chain per feed and condition.
+        share = 0.25 * self.seeds * (self.anchors or 100) / 64
+        return round(2 * share * (1 + len(self.sites) * len(self.alphas)), 1)
+
+
+def stacked_noise(subject: Subject, seeds: int) -> Tensor:
+    """Standard normal [depth, anchor * seeds, hidden] for the stacked chains of a subject, on the CPU."""
+    import numpy as np
+    import torch
+
+    settings, width = subject.settings, subject.pair.config.hidden_size
+    drawn = [
+        anchor_noise(settings.seed, seed, subject.capture.prompt_id, anchor, settings.depth, width)
+        for anchor in subject.anchors.tolist()
+        for seed in range(seeds)
+    ]
+    return torch.from_numpy(np.stack(drawn, 1))
+
+
+def anchor_noise(run_seed: int, seed: int, prompt_id: str, anchor: int, depth: int, width: int):  # type: ignore[no-untyped-def]
+    """Float32 [depth, width]. A deeper chain begins with the noise of a shorter one."""
+    import numpy as np
+
+    named = hashlib.sha256(f"{run_seed}/{seed}/{width}/{anchor}/{prompt_id}".encode()).digest()
+    generator = np.random.default_rng(int.from_bytes(named[:16], "big"))
+    return generator.standard_normal((depth, width), dtype=np.float32)
+
+
+PROBE = NoiseProbe()

@@ -1,0 +1,64 @@
+"""Several copies of every chain in one pass: a pass costs far more than a row, and seeds differ only in what is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from driftscope.chain import Feed, chain_inputs
+from driftscope.interventions import Intervention
+from driftscope.observe import Measure, observe
+from driftscope.subject import Subject
+
+Steps = list[dict[str, Tensor]]
+
+
+def first_anchors(subject: Subject, count: int | None) -> Subject:
+    """The same prompt with its first `count` anchors (None: all of them); text and prefix pass are shared."""
+    held = subject.settings.anchors
+    if count is None or (held is not None and held <= count):
+        return subject
+    narrow = replace(subject, settings=replace(subject.settings, anchors=count))
+    narrow.text, narrow.passed = subject.text, subject.passed
+    return narrow
+
+
+def stacked_anchors(subject: Subject, copies: int) -> Tensor:
+    """Long[anchor * copies]: row i belongs to anchor i // copies and copy i % copies."""
+    return subject.anchors.repeat_interleave(copies)
+
+
+def stacked_chains(
+    subject: Subject,
+    feed: Feed,
+    copies: int,
+    measure: Measure,
+    *,
+    sites: Sequence[str],
+    depth: int | None = None,
+    interventions: Sequence[Intervention] = (),
+) -> Steps:
+    """Chains of all anchors, `copies` of each, as observe() returns them: quantities [anchor * copies, ...] per step."""
+    inputs = chain_inputs(
+        subject.text,
+        subject.passed.prefix,
+        subject.windows,
+        anchors=stacked_anchors(subject, copies),
+        depth=depth or subject.settings.depth,
+        feed=feed,
+    )
+    return observe(
+        subject.pair.drafter_nn,
+        inputs,
+        measure,
+        sites=sites,
+        interventions=interventions,
+        budget=subject.settings.budget,
+    )
+
+
+def copy_of(steps: Steps, copies: int, index: int) -> Steps:
+    """One of the copies, [anchor, ...] per step."""
+    return [{name: value[index::copies] for name, value in step.items()} for step in steps]

@@ -1,0 +1,80 @@
+"""What is recognised and not opened, by name and with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from driftscope.checkpoints import inspect_checkpoint, open_checkpoint
+from driftscope.errors import CheckpointError
+from tests.checkpoints.layouts import stored
+
+TENSORS, CONFIG = stored(layout="vllm")
+MODEL = [
+    "embed_tokens.weight", "norm.weight",
+    *(f"layers.{i}.{name}.weight" for i in range(3) for name in ("input_layernorm", "self_attn.q_proj", "mlp.up_proj")),
+]  # fmt: skip
+NO_CHAIN = "hands no state from step to step"
+
+
+def add(*names: str) -> list[str]:
+    return [*TENSORS, *names]
+
+
+@pytest.mark.parametrize(
+    ("names", "config", "pattern"),
+    [
+        ([f"model.{name}" for name in MODEL] + ["lm_head.weight"], {}, "full language model of 3 layers.*is it the target"),
+        (["transformer.h.0.attn.c_attn.weight", "transformer.h.1.attn.c_attn.weight"], {}, "full language model of 2"),
+        (["embed_tokens.weight", "norm.weight", "layers.0.mlp.up_proj.weight"], {}, "ordinary language model of one"),
+        (["base_model.model.layers.0.self_attn.q_proj.lora_A.weight"], {}, "LoRA adapter.*merge"),
+        (["medusa_head.0.0.linear.weight"], {}, f"Medusa heads: .*{NO_CHAIN}"),
+        (["0.0.linear.weight", "0.1.weight"], {}, "Medusa heads"),
+        (["hydra_mlp.0.weight"], {}, f"Hydra heads.*{NO_CHAIN}"),
+        (["speculator.emb.0.weight"], {}, "MLP speculator"),
+        (["fc.fc.weight", "layers.0.mlp.up_proj.weight"], {}, "GRIFFIN"),
+        (add("mask_hidden"), {}, f"P-EAGLE.*{NO_CHAIN}"),
+        (add(), {"architectures": ["PEagleDraftModel"]}, "P-EAGLE"),
+        (add(), {"eagle_config": {"parallel_draft_step": 4}}, "parallel drafting"),
+        (add(), {"parallel_drafting": True}, "parallel drafting"),
+        (add(), {"pard_token": 3}, "PARD"),
+        (add(), {"architectures": ["DFlashDraftModel"]}, f"block-parallel.*{NO_CHAIN}"),
+        (add(), {"speculators_model_type": "dflash"}, "speculators model of type 'dflash'; .* eagle3 and eagle are read"),
+        (add(), {"speculators_model_type": "mtp"}, "speculators model of type 'mtp'"),
+        (["layers.0.self_attn.kv_a_proj_with_mqa.weight", "layers.0.hidden_norm.weight"], {}, r"latent attention \(MLA\)"),
+        (["mtp.fc.weight", "mtp.layers.0.mlp.up_proj.weight"], {}, "MTP head"),
+        (["layers.61.eh_proj.weight", "layers.61.enorm.weight"], {}, "MTP head"),
+        (["fc.weight", "layers.0.mlp.experts.0.up_proj.weight", "layers.0.hidden_norm.weight"], {}, r"experts \(MoE\)"),
+        (["fc.weight", "embedding_layernorm.weight", "layers.0.mlp.up_proj.weight"], {}, "EAGLE-1 variant with norms"),
+        (["layers.0.self_attn.qkv_proj.weight", "fc.weight"], {}, "fused q, k and v.*unfused"),
+        (["layers.0.self_attn.q_proj.qweight", "fc.weight"], {}, "quantised weights.*unquantised"),
+        (["encoder.weight", "decoder.weight"], {}, "no drafter layout that is known here"),
+    ],
+)  # fmt: skip
+def test_named_and_refused(names: list[str], config: dict[str, Any], pattern: str, tmp_path: Path):
+    save_file({name: torch.ones(2, 2) for name in names}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for call in (open_checkpoint, inspect_checkpoint):
+        with pytest.raises(CheckpointError, match=pattern) as caught:
+            call(tmp_path)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(str(tmp_path))
+
+
+def test_adapter_folders(tmp_path: Path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    save_file({"x.y": torch.ones(1)}, tmp_path / "adapter_model.safetensors")
+    for path in (tmp_path, tmp_path / "adapter_model.safetensors"):
+        with pytest.raises(CheckpointError, match="a LoRA adapter"):
+            open_checkpoint(path)
+
+
+def test_what_is_read_is_not_refused(tmp_path: Path):
+    save_file(TENSORS, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"eagle_config": {"parallel_draft_step": 1}}))
+    assert open_checkpoint(tmp_path).config.num_layers == 1

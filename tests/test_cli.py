@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from driftscope.cli import app
+from driftscope.commands import options
+from driftscope.errors import CheckpointError, DriftscopeError
+from driftscope.run import Run
+from tests.fake_run import Fake, write_fake_run
+
+RUNNER = CliRunner()
+SMALL = Fake(prompts=2, anchors=8, depth=4, heads=2)
+ENOUGH = SMALL.changed(prompts=13)
+"""Prompts for intervals, and with them onsets."""
+
+
+class FakeApi:
+    """Stands for driftscope.api: records what it is asked, and does what a test wants."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+        self.fake = SMALL
+        self.act: Callable[..., Run] = self.measure
+
+    def probe(self, checkpoint: str, **asked: Any) -> Run:
+        self.asked = {"checkpoint": checkpoint, **asked}
+        return self.act(**asked)
+
+    def measure(self, out: Path, progress: Any, **_: Any) -> Run:
+        print("a library talks on stdout")
+        progress.stage("probing", 1)
+        progress.advance(1, "chat-01")
+        return write_fake_run(out, self.fake)
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
+    fake = FakeApi()
+    module = types.ModuleType("driftscope.api")
+    module.probe = fake.probe  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "driftscope.api", module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DRIFTSCOPE_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    return fake
+
+
+def run(*arguments: str, **how: Any) -> Any:
+    return RUNNER.invoke(app, list(arguments), **how)
+
+
+def test_a_probe_prints_the_report_and_where_the_run_is(api: FakeApi) -> None:
+    api.fake = ENOUGH
+    result = run("probe", "drafters/eagle3.1", "--depth", "4")
+    assert result.exit_code == 0
+    assert "Drift starts at step 2" in result.stdout.splitlines()[1]
+    assert "driftscope show runs/eagle3.1" in result.stdout.splitlines()[-1]
+    assert "library talks" not in result.stdout
+    assert "library talks" in result.stderr
+    assert "probing: 1/1" in result.stderr
+
+
+def test_json_is_all_that_stdout_gets(api: FakeApi) -> None:
+    result = run("probe", "drafters/eagle3", "--json", "-o", "runs/a", "--depth", "4")
+    assert result.exit_code == 0
+    printed = json.loads(result.stdout)
+    assert printed == json.loads(json.dumps(Run.open("runs/a").summary(4)))
+    assert len(printed["steps"]) == 4
+
+
+def test_what_is_not_finite_never_reaches_the_json(api: FakeApi) -> None:
+    class Broken:
+        def summary(self, depth: int) -> dict[str, Any]:
+            return {"steps": [{"growth": {"mean": float("nan"), "low": -float("inf"), "high": 1.0}}], "é": (1, 2)}
+
+    api.act = lambda **_: Broken()  # type: ignore[assignment,return-value]
+    result = run("probe", "x", "--json")
+    expected = {"steps": [{"growth": {"mean": None, "low": None, "high": 1.0}}], "é": [1, 2]}
+    assert json.loads(result.stdout, parse_constant=pytest.fail) == expected
+
+
+def test_options_reach_the_library(api: FakeApi) -> None:
+    arguments = (
+        "probe d --target t --prompts p.jsonl --max-new-tokens 64 --depth 4 --horizon 12 --anchors 32 --device cpu"
+        " --dtype float32 --sink 0,1 --probes acceptance,norms -o runs/b --aux 2,15,27 --carry post --rope-theta 5e5"
+        " --set residual=normed --set fc_norm=false --revision main --trust-remote-code --cache-dir c --seed 3"
+    )
+    assert run(*arguments.split()).exit_code == 0
+    progress = api.asked.pop("progress")
+    assert callable(progress.stage)
+    assert api.asked == {
+        "checkpoint": "d",
+        "target": "t",
+        "prompts": Path("p.jsonl"),
+        "out": Path("runs/b"),
+        "max_new_tokens": 64,
+        "depth": 4,
+        "horizon": 12,
+        "anchors": 32,
+        "device": "cpu",
+        "dtype": "float32",
+        "sink": (0, 1),
+        "probes": ["norms", "acceptance"],
+        "resume": False,
+        "overrides": {
+            "aux_boundaries": (2, 15, 27),
+            "carry": "post",
+            "rope.theta": 5e5,
+            "residual": "normed",
+            "fc_norm": False,
+        },
+        "revision": "main",
+        "trust_remote_code": True,
+        "cache_dir": Path("c"),
+        "seed": 3,
+    }
+
+
+def test_defaults_leave_the_choice_to_the_library(api: FakeApi) -> None:
+    run("probe", "d", "--depth", "4")
+    assert "probes" not in api.asked
+    assert api.asked["sink"] == "auto"
+    assert api.asked["overrides"] == {}
+    assert api.asked["target"] is api.asked["anchors"] is api.asked["cache_dir"] is None
+
+
+def test_a_run_gets_a_new_folder_unless_one_is_named(api: FakeApi) -> None:
+    for name in ("eagle3", "eagle3-2", "eagle3-3"):
+        assert run("probe", "drafters/eagle3/model.pt", "--depth", "4").exit_code == 0
+        assert api.asked["out"] == Path("runs") / name
+
+
+def test_an_existing_run_is_not_touched_without_resume(api: FakeApi) -> None:
+    write_fake_run(Path("runs/a"), SMALL)
+    before = {path: path.stat().st_mtime_ns for path in Path("runs/a").rglob("*")}
+    result = run("probe", "x", "-o", "runs/a")
+    assert result.exit_code == 2
+    assert api.asked == {}
+    assert "runs/a exists: use --resume" in result.stderr
+    assert {path: path.stat().st_mtime_ns for path in Path("runs/a").rglob("*")} == before
+
+
+def test_resume_goes_on_with_a_named_run(api: FakeApi) -> None:
+    write_fake_run(Path("runs/a"), SMALL)
+    api.act = lambda out, **_: Run.open(out)
+    assert run("probe", "x", "-o", "runs/a", "--resume", "--depth", "4").exit_code == 0
+    assert api.asked["resume"] is True
+    result = run("probe", "d/eagle3", "--resume")
+    assert result.exit_code == 2
+    assert "-o runs/eagle3" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--sink", "first"], "--sink first is not known: give auto, none or positions such as 0,1"),
+        (["--aux", "2,x"], "--aux 2,x is not known: give boundaries such as 2,15,27"),
+        (["--set", "carry"], "--set carry is not NAME=VALUE"),
+        (["--probes", "norms,dreams"], "no probe dreams; choose from norms, attention, acceptance"),
+    ],
+)
+def test_a_wrong_value_is_one_line_before_anything_is_loaded(api: FakeApi, arguments: list[str], words: str) -> None:
+    result = run("probe", "x", *arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: {words}")
+    assert result.stdout == ""
+    assert api.asked == {}
+
+
+@pytest.mark.parametrize("arguments", [["probe"], ["probe", "x", "--carry", "both"], ["probe", "x", "--depth", "0"]])
+def test_wrong_usage_is_exit_2(api: FakeApi, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert api.asked == {}
+
+
+def failing(error: BaseException) -> Callable[..., Run]:
+    def act(out: Path, **_: Any) -> Run:
+        write_fake_run(out, Fake(prompts=1, anchors=4, depth=2))
+        raise error
+
+    return act
+
+
+def test_an_error_of_the_user_is_one_line(api: FakeApi) -> None:
+    api.act = failing(CheckpointError("x.pt: fc.weight is missing:\n this layout needs it"))
+    result = run("probe", "x.pt", "--json")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[-1] == "error: x.pt: fc.weight is missing: this layout needs it"
+    assert "Traceback" not in result.stderr
+
+
+def test_an_internal_error_is_one_line_and_a_file(api: FakeApi) -> None:
+    api.act = failing(ZeroDivisionError("by zero\nsecond line"))
+    result = run("probe", "x", "-o", "runs/a")
+    assert result.exit_code == 2
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith("error: internal error: ZeroDivisionError: by zero; the traceback is in runs/a/")
+    assert "Traceback" not in result.stderr
+    (saved,) = Path("runs/a").glob("driftscope-error-*.txt")
+    assert str(saved) in line
+    assert "second line" in saved.read_text()
+    assert "Traceback" in saved.read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "env"),
+    [(["--debug"], [], {}), ([], ["--debug"], {}), ([], [], {"DRIFTSCOPE_DEBUG": "1"})],
+)
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), DriftscopeError("bad file")])
+def test_debug_shows_the_traceback(
+    api: FakeApi, before: list[str], after: list[str], env: dict[str, str], error: Exception
+) -> None:
+    api.act = failing(error)
+    result = run(*before, "probe", "x", "-o", "runs/a", *after, env=env)
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert str(error) in result.stderr.splitlines()[-1]
+    assert not list(Path("runs/a").glob("driftscope-error-*"))
+
+
+def test_ctrl_c_says_how_to_go_on(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.act = failing(KeyboardInterrupt())
+    arguments = ["probe", "my drafter", "--depth", "4"]
+    monkeypatch.setattr(sys, "argv", ["driftscope", *arguments])
+    result = run(*arguments)
+    assert result.exit_code == 130
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith("interrupted: what was measured is kept; go on with: ")
+    assert line.endswith("driftscope probe 'my drafter' --depth 4 -o 'runs/my drafter' --resume")
+
+
+def test_ctrl_c_before_there_is_a_run(api: FakeApi) -> None:
+    def act(**_: Any) -> Run:
+        raise KeyboardInterrupt
+
+    api.act = act
+    result = run("probe", "x", "-o", "runs/a")
+    assert result.exit_code == 130
+    assert "before the run was created" in result.stderr
+    assert "--resume" not in result.stderr
+
+
+def test_warnings_become_lines(api: FakeApi) -> None:
+    def act(out: Path, **_: Any) -> Run:
+        warnings.warn("a file of the cache\nis damaged", stacklevel=2)
+        warnings.warn("old call", FutureWarning, stacklevel=2)
+        return write_fake_run(out, SMALL)
+
+    api.act = act
+    result = run("probe", "x", "--depth", "4")
+    assert "warning: a file of the cache is damaged" in result.stderr.splitlines()
+    assert "old call" not in result.stderr
+
+
+def test_show_prints_a_run_again(api: FakeApi) -> None:
+    write_fake_run(Path("runs/a"), ENOUGH)
+    result = run("show", "runs/a", "--depth", "3")
+    assert result.exit_code == 0
+    assert "Drift starts at step 2" in result.stdout
+    assert "at 3 drafted tokens" in result.stdout
+    assert "each step embeds the text" in run("show", "runs/a", "--feed", "text").stdout
+    assert len(json.loads(run("show", "runs/a", "--json").stdout)["steps"]) == 4
+    missing = run("show", "runs/none")
+    assert missing.exit_code == 2
+    assert "no run at runs/none" in missing.stderr
+
+
+def test_probes_are_listed_with_their_questions(api: FakeApi) -> None:
+    result = run("probes")
+    assert result.exit_code == 0
+    for word in ("norms", "attention", "acceptance", "?", "by default"):
+        assert word in result.stdout
+
+
+def test_the_cache_is_listed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from driftscope.cache import CacheKey, CaptureCache
+
+    monkeypatch.setenv("COLUMNS", "120")
+    place = ["--cache-dir", str(tmp_path / "c")]
+    assert "nothing in" in run("cache", "ls", *place).stdout
+    cache = CaptureCache(tmp_path / "c")
+    for name in ("org/a", "org/b"):
+        key = CacheKey.of(name, "float32", [0], [1, 2], 8)
+        cache.write(key, {"x": torch.zeros(4)}, {}, target={"name": name, "dtype": "float32"}, meta={})
+    listed = run("cache", "ls", *place).stdout
+    assert "org/a" in listed
+    assert "org/b" in listed
+    for arguments in ([], ["org/a", "--all"], ["org/c"]):
+        result = run("cache", "rm", *arguments, *place)
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+    assert "removed org/a (1 prompts" in run("cache", "rm", "org/a", *place).stdout
+    assert [entry.target for entry in cache.entries()] == ["org/b"]
+    assert run("cache", "rm", "--all", *place).exit_code == 0
+    assert cache.entries() == []
+
+
+@pytest.mark.parametrize("command", ["probe", "inspect"])
+def test_help_has_examples(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    text = run(command, "--help").stdout
+    assert "Examples" in text
+    assert text.count(f"driftscope {command} drafters/eagle3") >= 2
+    assert "[bold]" not in text
+
+
+def test_torch_is_not_imported_before_it_is_needed(tmp_path: Path) -> None:
+    commands = [
+        "--help",
+        "--version",
+        "probe --help",
+        "probes",
+        "probe x --sink no",
+        "probe x --probes no",
+        "probe x --resume",
+        "show no-such-run",
+    ]
+    code = f"""
+import sys
+from driftscope.cli import main
+for command in {commands}:
+    sys.argv = ["driftscope", *command.split()]
+    try:
+        main()
+    except SystemExit:
+        pass
+    assert not {{"torch", "transformers"}} & set(sys.modules), command
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("error: ") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("No", False),
+        ("none", None),
+        ("3", 3),
+        ("1e4", 1e4),
+        ("normed", "normed"),
+        ("2,15,27", (2, 15, 27)),
+        ("[1, 2]", (1, 2)),
+        ('{"rope_type": "linear", "factor": 2.0}', {"rope_type": "linear", "factor": 2.0}),
+    ],
+)
+def test_values_of_switches(text: str, value: object) -> None:
+    found = options.switch_value(text)
+    assert found == value
+    assert type(found) is type(value)
