@@ -1,11 +1,14 @@
 # PYTHON: which interpreter makes .venv. PIP_ARGS: passed to pip, for example an index that has a CPU-only torch.
+# WORKERS: processes that run the tests.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 PIP_ARGS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
+TARGET := build/target/config.json
+WORKERS ?= 2
 
-.PHONY: venv demo test lint clean
+.PHONY: venv demo test lint docs clean
 .DELETE_ON_ERROR:
 
 venv: $(STAMP)
@@ -27,10 +30,18 @@ lint: venv
 		egg_info --egg-base build/typecheck build_py --build-lib build/typecheck
 	$(BIN)/mypy --package driftscope
 
-test: lint
-	$(BIN)/pytest
+# The real target of the example pair, downloaded and converted once.
+$(TARGET): | venv
+	$(BIN)/python examples/smollm2/target.py $(dir $(TARGET))
+
+# One thread a worker: two torch processes with a thread per core each slow one another down.
+test: lint $(TARGET)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
-	rm -rf build/lib build/bdist.* build/typecheck dist driftscope.egg-info
+	rm -rf build/lib build/bdist.* build/typecheck build/site dist driftscope.egg-info
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find driftscope probes app tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""The Streamlit pages."""
+"""The Streamlit pages, started by `driftscope app`."""

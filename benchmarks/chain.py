@@ -38,6 +38,7 @@ import torch
 from naive import Numbers
 from rich.console import Console
 from rich.table import Table
+from transformers.utils.logging import disable_progress_bar
 
 from driftscope.cache import CaptureCache
 from driftscope.captures import Capture, capture
@@ -45,7 +46,7 @@ from driftscope.chain import chain_inputs
 from driftscope.drafter.site import site
 from driftscope.errors import DriftscopeError
 from driftscope.features import needed_boundaries
-from driftscope.measure import BUCKETS, StepMeasure
+from driftscope.measure import BUCKETS, HEAVIEST, StepMeasure
 from driftscope.pair import Pair, load_pair
 from driftscope.prompts import TokenizedPrompt, load_prompts, tokenize_prompts
 from driftscope.subject import Settings, Subject
@@ -119,6 +120,7 @@ def peak() -> float:
 
 def opened(job: Job) -> tuple[Pair, list[TokenizedPrompt]]:
     torch.set_num_threads(job.threads)
+    disable_progress_bar()
     pair = load_pair(job.checkpoint, job.target, device="cpu", dtype="float32")
     file = Path(job.prompt_file) if job.prompt_file else None
     room = (pair.target.max_positions or 1 << 30) - job.max_new_tokens
@@ -266,7 +268,9 @@ def bare_chain(subject: Subject) -> torch.Tensor:
 def hooked_chain(subject: Subject) -> list[dict[str, torch.Tensor]]:
     """The chains, observed with plain forward hooks that reduce as observe() does."""
     drafter = subject.pair.drafter
-    measure = StepMeasure(drafter, subject.text, subject.passed.baseline, subject.settings.sinks, subject.anchors)
+    measure = StepMeasure(
+        drafter, subject.text, subject.passed.baseline, subject.settings.sinks, subject.anchors, HEAVIEST
+    )
     values: dict[str, torch.Tensor] = {}
     steps: list[dict[str, torch.Tensor]] = []
 

@@ -87,10 +87,7 @@ def prefix_pass(
     rows = len(text.token_ids) - 1
     first = text.prompt_length - 1
     device = text.features.device
-    shape = (config.num_kv_heads, rows, config.head_dim)
-    prefix = [
-        Prefix(*(torch.empty(shape, dtype=drafter.dtype, device=device) for _ in range(2))) for _ in drafter.layers
-    ]
+    prefix: list[Prefix] = []
     regions = key_regions(rows, sinks, text.prompt_length, device)
     wide = (rows - first, config.num_layers, config.num_heads)
     sink, prompt, total = (torch.empty(wide, device=device) for _ in range(3))
@@ -104,8 +101,12 @@ def prefix_pass(
 
         def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor, part: slice = part) -> Tensor:
             j = layer.index
+            if j == len(prefix):
+                prefix.append(Prefix.like(key, value, rows))
             prefix[j].keys[:, part], prefix[j].values[:, part] = key.transpose(0, 1), value.transpose(0, 1)
-            mixed, weights = causal_attention(query, prefix[j], part, windows[j], scaling=layer.scaling)
+            mixed, weights = causal_attention(
+                query, prefix[j], part, windows[j], scaling=layer.scaling, sink_logits=layer.sink_logits
+            )
             early = weights[: max(0, SINK_ROWS - part.start), :, :SINK_CANDIDATES].sum(0)
             alpha[j, :, : early.shape[-1]] += early
             kept = slice(max(first - part.start, 0), None)

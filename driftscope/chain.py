@@ -80,7 +80,16 @@ class Chain(nn.Module):
         memory = ChainMemory(inputs.prefix, inputs.anchors, inputs.windows)
 
         def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return chain_attention(query, key, value, memory, layer.index, scaling=layer.scaling, site=layer.attention)
+            return chain_attention(
+                query,
+                key,
+                value,
+                memory,
+                layer.index,
+                scaling=layer.scaling,
+                site=layer.attention,
+                sink_logits=layer.sink_logits,
+            )
 
         state = drafter.fuse(inputs.features)
         token_ids = inputs.tokens[:, 0]

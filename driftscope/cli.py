@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from driftscope._version import __version__
-from driftscope.commands import cache, inspect, probe, probes, show
+from driftscope.commands import app as dashboard
+from driftscope.commands import audit, cache, compare, explain, inspect, probe, probes, report, show
 from driftscope.commands.guard import Debug, GuardedGroup
 
 HELP = """Tells why a speculative-decoding drafter goes wrong, and from which step on.
@@ -16,7 +17,12 @@ HELP = """Tells why a speculative-decoding drafter goes wrong, and from which st
 
 [cyan]driftscope probe path/to/drafter --target path/or/name[/cyan]   measure it
 [cyan]driftscope inspect path/to/drafter[/cyan]   how the checkpoint is read, in seconds
-[cyan]driftscope show runs/drafter[/cyan]   print a run again"""
+[cyan]driftscope audit path/to/drafter[/cyan]   is it run as it was trained?
+[cyan]driftscope show runs/drafter[/cyan]   print a run again
+[cyan]driftscope compare runs/one runs/other[/cyan]   what differs between drafters
+[cyan]driftscope report runs/drafter[/cyan]   every chart in one HTML file
+[cyan]driftscope app[/cyan]   all of it in a browser, down to the single token
+[cyan]driftscope explain DS101[/cyan]   what a finding means"""
 
 app = typer.Typer(
     cls=GuardedGroup,
@@ -46,8 +52,13 @@ def _root(
 
 
 app.command("probe", epilog=probe.EXAMPLES)(probe.probe)
+app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("show")(show.show)
+app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
+app.command("report", epilog=report.EXAMPLES)(report.report)
+app.command("app", epilog=dashboard.EXAMPLES)(dashboard.app)
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("probes")(probes.probes)
 app.add_typer(cache.app, name="cache")
 

@@ -18,6 +18,7 @@ from driftscope.errors import DriftscopeError, PromptError
 from driftscope.features import needed_boundaries
 from driftscope.pair import Pair
 from driftscope.probes import ConditionProbe, Probe
+from driftscope.probes.options import check_stored
 from driftscope.progress import ProgressReport
 from driftscope.prompts import load_prompts, tokenize_prompts
 from driftscope.run import Run
@@ -104,6 +105,8 @@ def run_probes(
     shards: dict[str, Probe] = {}
     for item in probes:
         shards.setdefault(item.shard, item)
+    for item in shards.values():
+        check_stored(run, item, pair)
     asked: dict[str, dict[str, list[Condition]]] = {}
     for item in shards.values():
         if isinstance(item, ConditionProbe):

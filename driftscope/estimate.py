@@ -19,7 +19,7 @@ from driftscope.subject import Settings, Subject
 
 USUAL_PROMPT = 100
 """Tokens of a usual prompt with its chat template."""
-MEASURED_ROWS = 2048
+MEASURED_ROWS = 1024
 """Longer texts are not timed but scaled from this length."""
 _RECORDED, _BATCH, _DECODED = 128, 8, 4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +18,8 @@ BUCKETS = ("sink", "prompt", "committed", "drafted", "current", "virtual")
 """Disjoint parts of a query's attention; with `virtual` (learned sink logits) they sum to 1."""
 SELF_GENERATED = "self_generated"
 """drafted + current, from step 2."""
+HEAVIEST = 8
+"""Keys of a step that are kept by name."""
 
 
 @dataclass
@@ -31,6 +34,8 @@ class StepMeasure:
     baseline: Baseline
     sinks: tuple[int, ...]
     anchors: Int[Tensor, " anchor"]
+    heaviest: int = 0
+    """How many keys to keep by name (`heavy_keys`)."""
     previous: dict[int, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,7 +89,9 @@ class StepMeasure:
         matched = self.baseline.masses(anchors, step)
         base = torch.stack([matched[name] for name in BUCKETS], -1)
         entropy = torch.stack([torch.special.entr(w).sum(-1) for w in weights], 1)
+        heavy = heavy_keys(weights, step, anchors, self.heaviest) if self.heaviest else {}
         return {
+            **heavy,
             "mass": mass,
             "excess": mass - base,
             "keys": bucket_keys(step, anchors, self.columns),
@@ -147,3 +154,24 @@ def bucket_keys(step: int, anchors: Int[Tensor, " anchor"], columns: Tensor) -> 
     committed = before[:, 2] + (own[:, 0] if step > 1 else 0)
     drafted = own[:, 1:-1].sum(-1) if step > 2 else torch.zeros_like(sink)
     return torch.stack([sink, before[:, 1], committed, drafted, own[:, -1].long(), torch.zeros_like(sink)], -1)
+
+
+def heavy_keys(
+    weights: Sequence[Float[Tensor, "anchor head key"]], step: int, anchors: Int[Tensor, " anchor"], count: int
+) -> dict[str, Tensor]:
+    """The `count` keys with the most attention, mean over layers and heads, heaviest first, each [anchor, count].
+
+    `heavy_position` is the row's position and `heavy_own` whether it is one of the chain's own. What a query does not see
+    has mass 0, and so has the rest where there are fewer keys.
+    """
+    mean = torch.stack([w.mean(1) for w in weights]).mean(0)
+    rows = mean.shape[-1] - step
+    mass, index = mean.topk(min(count, mean.shape[-1]), -1)
+    own = index >= rows
+    found = {
+        "heavy_mass": mass,
+        "heavy_position": torch.where(own, anchors[:, None] + index - rows, index).int(),
+        "heavy_own": own,
+    }
+    short = count - mass.shape[-1]
+    return {name: torch.nn.functional.pad(value, (0, short)) for name, value in found.items()} if short else found

@@ -20,8 +20,9 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -31,6 +32,9 @@ from pydantic import ValidationError
 
 from driftscope.errors import RunError
 from driftscope.schema import SCHEMA_VERSION, RunInfo, table_named
+
+if TYPE_CHECKING:
+    from driftscope.chartbook import ChartBook
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}")
 _ABANDONED_SECONDS = 3600.0
@@ -161,6 +165,13 @@ class Run:
         if held is None or held[0] != stamp:
             held = self._summaries[depth] = (stamp, summarise(self, depth))
         return held[1]
+
+    @cached_property
+    def charts(self) -> ChartBook:
+        """The charts of this run for notebooks: `run.charts.norms()`."""
+        from driftscope.chartbook import ChartBook
+
+        return ChartBook([self])
 
     def _shard(self, probe: str, prompt_id: str) -> Path:
         return self.folder / "shards" / _file_name(probe) / _file_name(prompt_id)

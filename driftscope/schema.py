@@ -246,13 +246,40 @@ SIMILARITY = Table(
         _PROMPT,
         _STEP,
         Column("boundary", INT16),
-        Column("row", STRING, "of the target: t+k, t+k-1 or t, for step k of anchor t", values=("next", "same", "anchor")),
+        Column(
+            "row", STRING, "of the target: t+k, t+k-1 or t, for step k of anchor t", values=("next", "same", "anchor")
+        ),
         Column("anchors", INT32, "anchors outside loops"),
         _optional("cka", SUM, "linear CKA of the carries and the boundary over those anchors, unbiased HSIC"),
         _optional("sum_cos", SUM, "sum of their cosines; null where the widths differ"),
     ),
 )
-TABLES = {table.name: table for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS)}
+TOKENS = Table(
+    "tokens",
+    (
+        _PROMPT,
+        _optional("position", INT32, "in the text; null for a token that was only drafted"),
+        Column("id", INT32, "target-vocabulary id"),
+        Column("piece", STRING, "the token as text, with the space before it"),
+    ),
+)
+ATTENDED = Table(
+    "attended",
+    (
+        _VARIANT,
+        _PROMPT,
+        Column("anchor", INT32, "outside loops"),
+        _STEP,
+        Column("position", INT32, "row of the key: its feature's position, t+s-1 for the chain's own row of step s"),
+        Column("own", BOOL, "a row of the chain itself, not one made from the target's features"),
+        Column("bucket", STRING, values=DISJOINT_BUCKETS),
+        Column("mass", FLOAT, "attention on that key, mean over layers and heads; only the heaviest keys are kept"),
+    ),
+)
+TABLES = {
+    table.name: table
+    for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS, TOKENS, ATTENDED)
+}
 
 
 def table_named(name: str) -> Table:

@@ -17,7 +17,7 @@ from driftscope.conditions import Condition
 from driftscope.drafter.attention import Window
 from driftscope.features import drafter_text
 from driftscope.interventions import Intervention
-from driftscope.measure import StepMeasure
+from driftscope.measure import HEAVIEST, StepMeasure
 from driftscope.observe import Measure, observe
 from driftscope.pair import Pair
 
@@ -54,8 +54,7 @@ class Subject:
 
     @property
     def windows(self) -> list[Window]:
-        own = self.pair.config.sliding_window or (None,) * self.pair.config.num_layers
-        return [self.window if self.window != FULL else Window(size) for size in own]
+        return [self.window if self.window != FULL else own for own in self.pair.drafter.windows]
 
     @cached_property
     def text(self) -> Text:
@@ -107,7 +106,8 @@ class Subject:
         depth = depth or self.settings.depth
         inputs = chain_inputs(self.text, self.passed.prefix, self.windows, anchors=self.anchors, depth=depth, feed=feed)
         if measure is None:
-            measure = StepMeasure(drafter, self.text, self.passed.baseline, self.settings.sinks, self.anchors)
+            heaviest = HEAVIEST if feed == "drafted" else 0
+            measure = StepMeasure(drafter, self.text, self.passed.baseline, self.settings.sinks, self.anchors, heaviest)
         return observe(
             self.pair.drafter_nn,
             inputs,

@@ -132,7 +132,8 @@ def feed_figures(anchors: pd.DataFrame, heads: pd.DataFrame, depth: int | None =
 
 
 def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Floats:
-    """Displacement [prompt, step] from the `heads` rows of one variant and feed."""
+    """Displacement [prompt, step] from the `heads` rows of one variant and feed: the part that the prompts share
+    (`stats.shared_displacement`). NaN with a single prompt."""
     rows = heads[(heads["step"] <= depth) & heads["prompt"].isin(prompts)]
     columns = [f"excess/{bucket}" for bucket in DISJOINT_BUCKETS if f"excess/{bucket}" in rows]
     result = np.full((len(prompts), depth), np.nan)
@@ -140,12 +141,11 @@ def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Fl
         return result
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = rows[columns].to_numpy(np.float64) / rows["anchors"].to_numpy(np.float64)[:, None]
-    # One row is one head, so a mean over rows is a mean over heads.
-    per_head = pd.Series(stats.displacement(excess[:, None, :]))
+    _, head = np.unique(rows[["layer", "head"]].to_numpy(), axis=0, return_inverse=True)
     place = pd.Index(prompts).get_indexer(rows["prompt"].astype(str))
-    means = per_head.groupby([place, rows["step"].to_numpy()]).mean()
-    result[means.index.get_level_values(0), means.index.get_level_values(1) - 1] = means.to_numpy()
-    return result
+    by_head = np.full((*result.shape, head.max() + 1, len(columns)), np.nan)
+    by_head[place, rows["step"].to_numpy() - 1, head.ravel()] = excess
+    return stats.shared_displacement(by_head)
 
 
 PRACTICAL = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
@@ -13,11 +13,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from driftscope.findings.causes import causes_of
+from driftscope.findings.view import render_findings
 from driftscope.naming import short_name
 from driftscope.step_table import step_table
 from driftscope.verdict import Reading, Verdict, bounds, figure, verdict
 
 if TYPE_CHECKING:
+    from driftscope.findings.model import Assessment
     from driftscope.run import Run
 
 _KIND = {"drift": "yellow", "none": "green", "unknown": "blue"}
@@ -53,9 +56,16 @@ def stdout_console(stream: TextIO | None = None) -> Console:
     return console
 
 
-def render_run(run: Run, console: Console, depth: int | None = None, feed: str = "drafted") -> None:
-    """Print a run: `render` with everything that the run folder knows."""
+def render_run(
+    run: Run,
+    console: Console,
+    depth: int | None = None,
+    feed: str = "drafted",
+    assessment: Assessment | None = None,
+) -> None:
+    """Print a run: `render` with everything that the run folder knows. `assessment`: of that depth, if made already."""
     from driftscope import summary
+    from driftscope.findings import assess
 
     render(
         run.summary(depth),
@@ -63,6 +73,7 @@ def render_run(run: Run, console: Console, depth: int | None = None, feed: str =
         checkpoint=run.info.checkpoint.model_dump(mode="json"),
         counts=summary.counts(run),
         feed=feed,
+        assessment=assessment or assess(run, depth=depth),
     )
 
 
@@ -73,14 +84,20 @@ def render(
     checkpoint: Mapping[str, Any] | None = None,
     counts: Mapping[str, int] | None = None,
     feed: str = "drafted",
+    assessment: Assessment | None = None,
 ) -> None:
-    """Print the verdict, the table of steps, acceptance lengths, notes and switches of a summary.
+    """Print the verdict, the table of steps, acceptance lengths, findings, notes and switches of a summary.
 
     `checkpoint` is that of `run.json`, with origins and warnings, which the summary has not; `counts` are those of
-    `driftscope.summary.counts`. `feed` chooses the table; verdict and onsets are always of the drafted feed.
+    `driftscope.summary.counts`. `feed` chooses the table; verdict and onsets are always of the drafted feed, the onsets
+    at the thresholds of `assessment`.
     """
     checkpoint = checkpoint or summary["checkpoint"]
-    console.print(_verdict_panel(verdict(summary), _title(summary)))
+    causes = None
+    if assessment is not None:
+        summary = {**summary, "onset": assessment.onsets}
+        causes = causes_of(assessment, summary["checkpoint"]["switches"].get("carry") == "post")
+    console.print(_verdict_panel(verdict(summary, causes), _title(summary)))
     steps = summary["steps" if feed == "drafted" else "text_fed_steps"]
     if steps:
         console.print(_caption(summary, feed, counts))
@@ -91,7 +108,9 @@ def render(
         console.print(_legend(steps, left_out, marked, console.options.ascii_only))
     if summary["acceptance_length"]:
         console.print(_lengths(summary))
-    notes = _notes(summary, counts)
+    if assessment is not None:
+        render_findings(assessment, console)
+    notes = _notes(summary, counts, {finding.code for finding in assessment.findings} if assessment else set())
     if notes:
         console.print()
         console.print(_bullets([(Text("note", "bold"), Text(note)) for note in notes]))
@@ -163,6 +182,8 @@ def _title(summary: Mapping[str, Any]) -> str:
 def _verdict_panel(found: Verdict, title: str) -> Panel:
     colour = _KIND[found.kind]
     parts: list[Any] = [Text(found.headline, f"bold {colour}")]
+    if found.cause:
+        parts.append(Text(found.cause))
     if found.readings:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
@@ -237,15 +258,16 @@ def _lengths(summary: Mapping[str, Any]) -> Group:
     return Group(Text(f"\nAcceptance length at {depth} drafted tokens", "bold"), grid)
 
 
-def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None) -> list[str]:
+def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None, codes: Container[str]) -> list[str]:
+    """What is worth knowing and not among the findings, whose codes are given."""
     notes = []
-    if counts and counts.get("loop"):
+    if counts and counts.get("loop") and "DS301" not in codes:
         share = counts["loop"] / counts["anchors"]
         notes.append(
             f"{counts['loop']:,} of {counts['anchors']:,} anchors ({share:.0%}) lie where the target repeats itself:"
             " left out of every figure but the served length"
         )
-    if counts and counts.get("near_tie"):
+    if counts and counts.get("near_tie") and "DS304" not in codes:
         notes.append(
             f"{counts['near_tie']:,} anchors have a near tie of the target within reach: kept here,"
             " left out of exact comparisons"
@@ -254,11 +276,12 @@ def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None) -> list
         skipped = where.get("skipped_prompts") or where.get("skipped")
         text = _skipped(skipped) if skipped else ""
         if text:
-            notes.append(f"prompts left out: {text}")
+            if "DS305" not in codes:
+                notes.append(f"prompts left out: {text}")
             break
     steps = summary["steps"]
     sinks = summary["target"].get("sinks")
-    if steps and sinks is not None and not sinks:
+    if steps and sinks is not None and not sinks and "DS306" not in codes:
         notes.append("the target has no sink position: nothing counts as sink")
     elif sinks and list(sinks) != [0]:
         notes.append(f"sink positions: {', '.join(map(str, sinks))}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from driftscope.stats.drift import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from driftscope.stats.intervals import MIN_PROMPTS
+
+if TYPE_CHECKING:
+    from driftscope.findings.causes import Causes
 
 ONSETS = {"norm_up": "norm up", "displaced": "displaced", "self_up": "self up", "sink_down": "sink down"}
 """Key in the summary -> the short name on screens, in the order of the table of words."""
@@ -49,10 +52,21 @@ class Verdict:
     kind: Literal["drift", "none", "unknown"]
     headline: str
     readings: tuple[Reading, ...]
+    cause: str = ""
+    """Which of the known causes is seen, and its published remedy, marked as untested."""
 
 
-def verdict(summary: Mapping[str, Any]) -> Verdict:
-    """The verdict on the drafted feed of a summary (`driftscope.summary.summarise`)."""
+def verdict(summary: Mapping[str, Any], causes: Causes | None = None) -> Verdict:
+    """The verdict on the drafted feed of a summary (`driftscope.summary.summarise`), with what `causes` says.
+
+    Without a verdict on drift there is none on its cause either.
+    """
+    found = _verdict(summary)
+    told = causes is not None and (found.kind == "drift" or (found.kind == "none" and causes.seen))
+    return replace(found, cause=causes.text) if causes is not None and told else found
+
+
+def _verdict(summary: Mapping[str, Any]) -> Verdict:
     steps = summary["steps"]
     if len(steps) < 2:
         text = "No verdict: only step 1 was measured, and drift takes at least two steps." if steps else ""

@@ -52,9 +52,7 @@ class ConditionProbe(Probe, Protocol):
     prompt are one shard. The run adds the `conditions` table.
     """
 
-    def conditions(
-        self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int
-    ) -> list[Condition]:
+    def conditions(self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int) -> list[Condition]:
         """What the target is to continue. Prompts of the run that are not among them are not measured; `new_tokens` is
         the length of the run's continuations."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CleanProbe:
-    """Drafted and text-fed chains with full rows, the target's norms by boundary, the aux features."""
+    """Drafted and text-fed chains with full rows, the target's norms by boundary, the aux features, the text in pieces."""
 
     name: str
     question: str
@@ -38,7 +38,7 @@ class CleanProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        from driftscope import rows
+        from driftscope import rows, token_rows
         from driftscope.probes.sampling import with_sampling
 
         anchors, heads, steps = [], [], []
@@ -47,6 +47,8 @@ class CleanProbe:
                 chains = subject.chains("text", measure=with_sampling(subject, self.temperature))
             else:
                 chains = subject.clean("drafted")
+                tokens = token_rows.token_rows(subject, chains)
+                attended = token_rows.attended_rows(subject, "clean", chains)
             anchors.append(rows.anchor_rows(subject, "clean", feed, chains))
             heads.append(rows.head_rows(subject, "clean", feed, chains))
             steps.append(rows.step_rows(subject, "clean", feed, chains))
@@ -55,6 +57,8 @@ class CleanProbe:
             "heads": pd.concat(heads, ignore_index=True),
             "steps": pd.concat(steps, ignore_index=True),
             "layers": rows.layer_rows(subject.capture, subject.settings.sinks),
+            "tokens": tokens,
+            "attended": attended,
         }
         aux = rows.aux_rows(subject)
         return tables if aux is None else {**tables, "aux": aux}

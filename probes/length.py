@@ -8,7 +8,6 @@ visible. Windows are a change at inference: a drafter trained with one may take 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -49,6 +48,7 @@ class LengthProbe:
     """Rows that a window holds; None is the shortest length, so that no query sees more rows than there."""
     name: str = "length"
     question: str = "At which length of the text does acceptance break, and does an attention window rescue it?"
+    shard: str = "length"
 
     def __post_init__(self) -> None:
         if not self.lengths or sorted(set(self.lengths)) != list(self.lengths):
@@ -63,29 +63,20 @@ class LengthProbe:
     def size(self) -> int:
         return self.lengths[0] if self.window is None else self.window
 
-    @property
-    def shard(self) -> str:
-        """Other settings are another measurement."""
-        settings = (self.lengths, self.texts, self.anchors, self.window)
-        if settings == ((512, 1024, 2048), 4, 32, None):
-            return "length"
-        return f"length-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}"
-
     def boundaries(self, pair: Pair) -> tuple[int, ...]:
         return ()
 
     def variants(self, pair: Pair) -> list[Variant]:
+        common: dict[str, object] = {"texts": self.texts, "anchors": self.anchors}
         made = []
         for length in self.lengths:
             for policy in POLICIES:
                 window = None if policy == FULL else self.size
-                parameters = {"length": length, "policy": policy, "window": window}
+                parameters = {"length": length, "policy": policy, "window": window, **common}
                 made.append(Variant(f"length/{length}/{policy}", "config", parameters))
         return made
 
-    def conditions(
-        self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int
-    ) -> list[Condition]:
+    def conditions(self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int) -> list[Condition]:
         from driftscope.probes.conversation import encoder, fill, material, question_of
 
         tokenizer = pair.target.tokenizer
@@ -108,7 +99,9 @@ class LengthProbe:
                 condition = replace(condition, token_ids=filled.token_ids, system_rows=filled.system_rows)
                 if not filled.complete:
                     tokens = len(filled.token_ids) + new
-                    condition = condition.without(f"the prompts of the run make only {tokens} tokens: give more of them")
+                    condition = condition.without(
+                        f"the prompts of the run make only {tokens} tokens: give more of them"
+                    )
                 made.append(condition)
         return made
 

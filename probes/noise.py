@@ -9,8 +9,12 @@ the width of the site: every checkpoint of one shape gets the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from driftscope.errors import DriftscopeError
 from driftscope.probes.base import Variant
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from driftscope.interventions import Noise
+    from driftscope.chain import Feed
     from driftscope.pair import Pair
     from driftscope.subject import Subject
 
@@ -45,7 +49,8 @@ class NoiseProbe:
     """The first so many of each prompt, so that they are consecutive; None is all."""
 
     def __post_init__(self) -> None:
-        if self.seeds < 1 or not self.sites or not self.alphas or min(self.alphas) < 0 or (self.anchors or 1) < 1:
+        few = self.seeds < 1 or (self.anchors is not None and self.anchors < 1)
+        if few or not self.sites or not self.alphas or min(self.alphas) < 0:
             raise DriftscopeError(
                 f"noise needs a site, alphas of 0 or more, and at least 1 seed and 1 anchor; got sites {self.sites}, alphas "
                 f"{self.alphas}, seeds {self.seeds}, anchors {self.anchors}"
@@ -59,7 +64,11 @@ class NoiseProbe:
         return [
             Variant(CLEAN, "clean", {"anchors": self.anchors}),
             *(
-                Variant(self.variant(site, alpha, seed), "intervention", {"site": site, "alpha": alpha, "seed": seed, **common})
+                Variant(
+                    self.variant(site, alpha, seed),
+                    "intervention",
+                    {"site": site, "alpha": alpha, "seed": seed, **common},
+                )
                 for site in self.sites
                 for alpha in self.alphas
                 for seed in range(self.seeds)
@@ -73,37 +82,39 @@ class NoiseProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        from driftscope.interventions import Noise
-        from driftscope.probes.compare import Compare
-        from driftscope.probes.stacked import copy_of, first_anchors, stacked_anchors, stacked_chains
-        from driftscope.rows import step_rows
+        from driftscope.probes.stacked import first_anchors
 
         narrow = first_anchors(subject, self.anchors)
-        anchors = stacked_anchors(narrow, self.seeds)
         noise = stacked_noise(narrow, self.seeds)
-        frames = []
-        for feed in ("drafted", "text"):
-            sites = ("carry", "logits") if feed == "text" else ("logits",)
-
-            def chains(added: list[Noise], reference: list[dict[str, Tensor]] | None, feed=feed, sites=sites):  # type: ignore[no-untyped-def]
-                measure = Compare(narrow.pair.drafter, narrow.text, anchors, reference, keep=feed == "text")
-                return stacked_chains(narrow, feed, self.seeds, measure, sites=sites, interventions=added)
-
-            # As many copies as the noisy chains have: the same shapes round the same way.
-            clean = chains([], None)
-            frames.append(step_rows(narrow, CLEAN, feed, copy_of(clean, self.seeds, 0)))
-            for site in self.sites:
-                for alpha in self.alphas:
-                    first = 2 if site == "carry" else 1
-                    last = first if self.steps == "first" else None
-                    place = "embed" if site == "embed" else "state"
-                    added = Noise(place, alpha, noise, first, last)
-                    noisy = chains([added], clean if feed == "text" else None)
-                    for seed in range(self.seeds):
-                        part = copy_of(noisy, self.seeds, seed)
-                        quantities = TEXT_QUANTITIES if feed == "text" else ()
-                        frames.append(step_rows(narrow, self.variant(site, alpha, seed), feed, part, quantities))
+        frames = [*self._feed(narrow, "drafted", noise), *self._feed(narrow, "text", noise)]
         return {"steps": pd.concat(frames, ignore_index=True)}
+
+    def _feed(self, subject: Subject, feed: Feed, noise: Tensor) -> Iterator[pd.DataFrame]:
+        """`steps` rows of the clean chains and of every variant; only text-fed ones are compared with the clean ones."""
+        from driftscope.interventions import Noise
+        from driftscope.probes.compare import Compare
+        from driftscope.probes.stacked import copy_of, stacked_anchors, stacked_chains
+        from driftscope.rows import step_rows
+
+        compared = feed == "text"
+        anchors = stacked_anchors(subject, self.seeds)
+        sites = ("carry", "logits") if compared else ("logits",)
+        measure = Compare(subject.pair.drafter, subject.text, anchors, keep=compared)
+        # As many copies as the noisy chains have: the same shapes round the same way.
+        clean = stacked_chains(subject, feed, self.seeds, measure, sites=sites)
+        yield step_rows(subject, CLEAN, feed, copy_of(clean, self.seeds, 0))
+        if compared:
+            measure = Compare(subject.pair.drafter, subject.text, anchors, reference=clean)
+        for site in self.sites:
+            first = 2 if site == "carry" else 1
+            last = first if self.steps == "first" else None
+            for alpha in self.alphas:
+                added = Noise("embed" if site == "embed" else "state", alpha, noise, first, last)
+                noisy = stacked_chains(subject, feed, self.seeds, measure, sites=sites, interventions=[added])
+                for seed in range(self.seeds):
+                    part = copy_of(noisy, self.seeds, seed)
+                    quantities = TEXT_QUANTITIES if compared else ()
+                    yield step_rows(subject, self.variant(site, alpha, seed), feed, part, quantities)
 
     def cost(self, depth: int) -> float:
         # Only logits are read, of a few anchors: measured at about a quarter of a clean chain per feed and condition.
@@ -113,7 +124,6 @@ class NoiseProbe:
 
 def stacked_noise(subject: Subject, seeds: int) -> Tensor:
     """Standard normal [depth, anchor * seeds, hidden] for the stacked chains of a subject, on the CPU."""
-    import numpy as np
     import torch
 
     settings, width = subject.settings, subject.pair.config.hidden_size
@@ -125,10 +135,8 @@ def stacked_noise(subject: Subject, seeds: int) -> Tensor:
     return torch.from_numpy(np.stack(drawn, 1))
 
 
-def anchor_noise(run_seed: int, seed: int, prompt_id: str, anchor: int, depth: int, width: int):  # type: ignore[no-untyped-def]
-    """Float32 [depth, width]. A deeper chain begins with the noise of a shorter one."""
-    import numpy as np
-
+def anchor_noise(run_seed: int, seed: int, prompt_id: str, anchor: int, depth: int, width: int) -> NDArray[np.float32]:
+    """[depth, width]. A deeper chain begins with the noise of a shorter one."""
     named = hashlib.sha256(f"{run_seed}/{seed}/{width}/{anchor}/{prompt_id}".encode()).digest()
     generator = np.random.default_rng(int.from_bytes(named[:16], "big"))
     return generator.standard_normal((depth, width), dtype=np.float32)

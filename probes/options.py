@@ -19,9 +19,8 @@ _FIXED = ("name", "question", "shard")
 
 def option_fields(probe: Probe) -> dict[str, Any]:
     """The options of a probe with their values: fields of its dataclass; none for a probe that is no dataclass."""
-    if not dataclasses.is_dataclass(probe):
-        return {}
-    return {item.name: getattr(probe, item.name) for item in dataclasses.fields(probe) if item.name not in _FIXED}
+    fields: Mapping[str, Any] = getattr(probe, "__dataclass_fields__", {})
+    return {name: getattr(probe, name) for name in fields if name not in _FIXED}
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, str]:
@@ -46,7 +45,9 @@ def configured(probes: Sequence[Probe], options: Mapping[str, Any]) -> list[Prob
     for key, text in options.items():
         name, _, option = key.partition(".")
         if name not in by_name:
-            raise DriftscopeError(f"--probe-option {key}: probe {name} is not among {', '.join(by_name) or 'none'} (--probes)")
+            raise DriftscopeError(
+                f"--probe-option {key}: probe {name} is not among {', '.join(by_name) or 'none'} (--probes)"
+            )
         known = option_fields(by_name[name])
         if option not in known:
             raise DriftscopeError(f"--probe-option {key}: {name} has {', '.join(known) or 'no options'}")

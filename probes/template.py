@@ -8,11 +8,13 @@ are compared with those of the regular prompt, paired over prompts. Sinks are th
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from jinja2 import TemplateError
 
 from driftscope.conditions import Condition, PlannedText, Source, distinct, spread
 from driftscope.errors import DriftscopeError, PromptError
@@ -47,40 +49,38 @@ class TemplateProbe:
     """Drafted chains over up to `prompts` prompts, evenly spaced among those of the run, under each condition."""
 
     prompts: int = 16
-    formats: Mapping[str, str] = field(default_factory=lambda: dict(FORMATS))
-    """Name -> Jinja chat template."""
+    formats: tuple[str, ...] = tuple(FORMATS)
+    """Chat formats of other families: names in `driftscope.probes.wording`, or Jinja files."""
     name: str = "template"
     question: str = "How much does acceptance depend on the chat template, the BOS token and the system prompt?"
+    shard: str = "template"
 
     def __post_init__(self) -> None:
         if self.prompts < 1:
             raise DriftscopeError(f"the template probe needs at least 1 prompt, got {self.prompts}")
 
     @property
-    def shard(self) -> str:
-        """Other settings are another measurement."""
-        if (self.prompts, self.formats) == (16, FORMATS):
-            return "template"
-        digest = hashlib.sha256(repr((self.prompts, sorted(self.formats.items()))).encode()).hexdigest()
-        return f"template-{digest[:8]}"
+    def templates(self) -> dict[str, str]:
+        """Jinja text of the formats by the name of their condition. DriftscopeError for a file that cannot be read."""
+        return {Path(name).stem: FORMATS[name] if name in FORMATS else read(name) for name in self.formats}
 
     def boundaries(self, pair: Pair) -> tuple[int, ...]:
         return ()
 
     def variants(self, pair: Pair) -> list[Variant]:
-        about = {**ABOUT, **{name: "in another chat format" for name in self.formats}, **SYSTEMS}
-        changed = [Variant(f"template/{name}", "config", {"about": text}) for name, text in about.items()]
-        return [Variant(REGULAR, "clean", {}), *changed]
+        asked = {name: {"about": text} for name, text in {**ABOUT, **SYSTEMS}.items()}
+        formats = {name: {"format": text} for name, text in self.templates.items()}
+        changed = [Variant(f"template/{name}", "config", {**told}) for name, told in {**asked, **formats}.items()]
+        return [Variant(REGULAR, "clean", {"prompts": self.prompts}), *changed]
 
-    def conditions(
-        self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int
-    ) -> list[Condition]:
+    def conditions(self, pair: Pair, sources: Sequence[Source], settings: Settings, new_tokens: int) -> list[Condition]:
+        templates = self.templates
         made: list[Condition] = []
         for source in spread(sources, self.prompts):
-            made += distinct(self._of(source, pair.target.tokenizer))
+            made += distinct(self._of(source, pair.target.tokenizer, templates))
         return made
 
-    def _of(self, source: Source, tokenizer: Any) -> Iterator[Condition]:
+    def _of(self, source: Source, tokenizer: Any, templates: Mapping[str, str]) -> Iterator[Condition]:
         prompt = source.prompt
         regular = source.token_ids
         bos = tokenizer.bos_token_id
@@ -99,7 +99,7 @@ class TemplateProbe:
         else:
             yield condition("no_bos", left_out="the regular prompt starts with no BOS token")
         if prompt.messages is None:
-            for name in ("no_template", "no_bos_no_template", "double_bos", *self.formats, *SYSTEMS):
+            for name in ("no_template", "no_bos_no_template", "double_bos", *templates, *SYSTEMS):
                 yield condition(name, left_out="not a chat")
             return
         # Chat models often end the text right after a bare question; a blank line makes them go on.
@@ -112,26 +112,13 @@ class TemplateProbe:
             yield condition("double_bos", twice)
         else:
             yield condition("double_bos", left_out="tokenizing the rendered chat adds no second BOS token")
-        for name, form in self.formats.items():
+        for name, form in templates.items():
             yield condition(name, (*opening, *encode(render(prompt, tokenizer, form))))
         for name in SYSTEMS:
             try:
-                yield condition(name, encode(self._with_system(name, prompt, tokenizer)))
+                yield condition(name, encode(with_system(name, prompt, tokenizer)))
             except PromptError:
                 yield condition(name, left_out="the chat template fails with this system prompt")
-
-    def _with_system(self, name: str, prompt: Prompt, tokenizer: Any) -> str:
-        contents = {"system_other": OTHER_SYSTEM, "system_long": LONG_SYSTEM}
-        if name in contents:
-            return render(system(prompt, contents[name]), tokenizer)
-        default = render(system(prompt, None), tokenizer)
-        if name == "system_default":
-            return default
-        try:
-            # The shorter one: without a default of the template's own, an empty system turn would only add its frame.
-            return min(default, render(system(prompt, ""), tokenizer), key=len)
-        except PromptError:
-            return default
 
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         assert subject.condition is not None
@@ -142,6 +129,17 @@ class TemplateProbe:
 
     def planned(self, prompts: int, settings: Settings) -> list[PlannedText]:
         return [PlannedText(min(prompts, self.prompts) * int(self.cost(settings.depth)), 1)]
+
+
+def read(path: str) -> str:
+    """A chat template's text. Raises DriftscopeError where there is none."""
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise DriftscopeError(
+            f"chat format {path}: {reason}; name one of {', '.join(FORMATS)} or a Jinja file"
+        ) from None
 
 
 def without_bos(ids: Sequence[int], bos: int) -> tuple[int, ...]:
@@ -158,14 +156,33 @@ def system(prompt: Prompt, content: str | None) -> Prompt:
     return dataclasses.replace(prompt, messages=(*head, *rest))
 
 
+def with_system(name: str, prompt: Prompt, tokenizer: Any) -> str:
+    """The chat rendered under one of `SYSTEMS`. Raises PromptError where the template fails."""
+    contents = {"system_other": OTHER_SYSTEM, "system_long": LONG_SYSTEM}
+    if name in contents:
+        return render(system(prompt, contents[name]), tokenizer)
+    default = render(system(prompt, None), tokenizer)
+    if name == "system_default":
+        return default
+    try:
+        # The shorter one: without a default of the template's own, an empty system turn would only add its frame.
+        return min(default, render(system(prompt, ""), tokenizer), key=len)
+    except PromptError:
+        return default
+
+
 def render(prompt: Prompt, tokenizer: Any, form: str | None = None) -> str:
     """The chat as text up to where the answer begins, by the tokenizer's template or by `form`. Raises PromptError where
-    the tokenizer's own fails."""
+    the tokenizer's own fails, DriftscopeError where `form` does."""
     from driftscope.prompts import tokenize_prompts
 
     if form is not None:
         chat = [{"role": m.role, "content": m.content} for m in prompt.messages or ()]
-        return str(tokenizer.apply_chat_template(chat, chat_template=form, tokenize=False, add_generation_prompt=True))
+        try:
+            text = tokenizer.apply_chat_template(chat, chat_template=form, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            raise DriftscopeError(f"a chat format of the template probe fails: {error}; mend its Jinja text") from error
+        return str(text)
     with warnings.catch_warnings():
         # Said once, when the run's own prompts were tokenized.
         warnings.simplefilter("ignore")

@@ -18,7 +18,9 @@ PLAIN_FORMAT = (
 )
 FORMATS = {"llama3_format": HEADER_FORMAT, "plain_format": PLAIN_FORMAT}
 
-OTHER_SYSTEM = "You are the night porter of an old hotel by the sea. You answer every question calmly and in plain words."
+OTHER_SYSTEM = (
+    "You are the night porter of an old hotel by the sea. You answer every question calmly and in plain words."
+)
 LONG_SYSTEM = """You are the assistant of a public library in a town of medium size. People of every age write to you, from school \
 children with homework to retired engineers with a manuscript. Answer in the language in which you are asked. Begin with the \
 answer itself and give the reasons after it. When a question can be understood in two ways, say which one you take and why. \

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from driftscope.cli import app
 from driftscope.commands import options
+from driftscope.commands.guard import print_json
 from driftscope.errors import CheckpointError, DriftscopeError
 from driftscope.run import Run
 from tests.fake_run import Fake, write_fake_run
@@ -62,7 +63,7 @@ def run(*arguments: str, **how: Any) -> Any:
 def test_a_probe_prints_the_report_and_where_the_run_is(api: FakeApi) -> None:
     api.fake = ENOUGH
     result = run("probe", "drafters/eagle3.1", "--depth", "4")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "Drift starts at step 2" in result.stdout.splitlines()[1]
     assert "driftscope show runs/eagle3.1" in result.stdout.splitlines()[-1]
     assert "library talks" not in result.stdout
@@ -71,22 +72,49 @@ def test_a_probe_prints_the_report_and_where_the_run_is(api: FakeApi) -> None:
 
 
 def test_json_is_all_that_stdout_gets(api: FakeApi) -> None:
+    api.fake = ENOUGH
     result = run("probe", "drafters/eagle3", "--json", "-o", "runs/a", "--depth", "4")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     printed = json.loads(result.stdout)
-    assert printed == json.loads(json.dumps(Run.open("runs/a").summary(4)))
+    measured = Run.open("runs/a")
+    assert printed.items() >= json.loads(json.dumps(measured.summary(4))).items()
     assert len(printed["steps"]) == 4
+    assert printed["findings"] == measured.info.findings
+    assert {"DS101", "DS102"} <= {finding["code"] for finding in printed["findings"]}
+    assert printed["verdict"]["headline"].startswith("Drift starts at step 2")
+    assert printed["exit_code"] == 1
 
 
-def test_what_is_not_finite_never_reaches_the_json(api: FakeApi) -> None:
-    class Broken:
-        def summary(self, depth: int) -> dict[str, Any]:
-            return {"steps": [{"growth": {"mean": float("nan"), "low": -float("inf"), "high": 1.0}}], "é": (1, 2)}
+@pytest.mark.parametrize(
+    ("fake", "code"),
+    [
+        (ENOUGH, 1),
+        (ENOUGH.changed(growth=1.0, sink_shift=0.0, self_shift=0.0), 0),
+        (SMALL, 2),
+    ],
+    ids=["drift", "healthy", "too few prompts"],
+)
+def test_the_exit_code_is_the_answer(api: FakeApi, fake: Fake, code: int) -> None:
+    api.fake = fake
+    result = run("probe", "x", "--depth", "4", "-o", "runs/a")
+    assert result.exit_code == code
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("no verdict: too little could be measured") == (code == 2)
+    assert "Traceback" not in result.stderr
 
-    api.act = lambda **_: Broken()  # type: ignore[assignment,return-value]
-    result = run("probe", "x", "--json")
+
+def test_thresholds_are_read_before_anything_is_loaded(api: FakeApi) -> None:
+    Path("limits.toml").write_text("norm_growht = 2.0\n")
+    result = run("probe", "x", "--thresholds", "limits.toml")
+    assert result.exit_code == 2
+    assert "no threshold norm_growht; did you mean norm_growth?" in result.stderr
+    assert api.asked == {}
+
+
+def test_what_is_not_finite_never_reaches_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"steps": [{"growth": {"mean": float("nan"), "low": -float("inf"), "high": 1.0}}], "é": (1, 2)})
     expected = {"steps": [{"growth": {"mean": None, "low": None, "high": 1.0}}], "é": [1, 2]}
-    assert json.loads(result.stdout, parse_constant=pytest.fail) == expected
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == expected
 
 
 def test_options_reach_the_library(api: FakeApi) -> None:
@@ -95,7 +123,7 @@ def test_options_reach_the_library(api: FakeApi) -> None:
         " --dtype float32 --sink 0,1 --probes acceptance,norms -o runs/b --aux 2,15,27 --carry post --rope-theta 5e5"
         " --set residual=normed --set fc_norm=false --revision main --trust-remote-code --cache-dir c --seed 3"
     )
-    assert run(*arguments.split()).exit_code == 0
+    run(*arguments.split())
     progress = api.asked.pop("progress")
     assert callable(progress.stage)
     assert api.asked == {
@@ -136,7 +164,7 @@ def test_defaults_leave_the_choice_to_the_library(api: FakeApi) -> None:
 
 def test_a_run_gets_a_new_folder_unless_one_is_named(api: FakeApi) -> None:
     for name in ("eagle3", "eagle3-2", "eagle3-3"):
-        assert run("probe", "drafters/eagle3/model.pt", "--depth", "4").exit_code == 0
+        run("probe", "drafters/eagle3/model.pt", "--depth", "4")
         assert api.asked["out"] == Path("runs") / name
 
 
@@ -153,7 +181,7 @@ def test_an_existing_run_is_not_touched_without_resume(api: FakeApi) -> None:
 def test_resume_goes_on_with_a_named_run(api: FakeApi) -> None:
     write_fake_run(Path("runs/a"), SMALL)
     api.act = lambda out, **_: Run.open(out)
-    assert run("probe", "x", "-o", "runs/a", "--resume", "--depth", "4").exit_code == 0
+    run("probe", "x", "-o", "runs/a", "--resume", "--depth", "4")
     assert api.asked["resume"] is True
     result = run("probe", "d/eagle3", "--resume")
     assert result.exit_code == 2

@@ -267,14 +267,17 @@ def test_prompt_with_only_loops_is_left_out(run: Run) -> None:
 def test_displacement_averages_anchors_before_and_heads_after_the_absolute_value() -> None:
     heads = pd.DataFrame(
         {
-            "prompt": "a",
+            "prompt": ["a", "a", "b", "b"],
             "step": 1,
             "layer": 0,
-            "head": [0, 1],
+            "head": [0, 1, 0, 1],
             "anchors": 10,
-            "excess/sink": [-4.0, 2.0],
-            "excess/current": [4.0, -2.0],
-            "excess/self_generated": [4.0, -2.0],
+            "excess/sink": [-4.0, 2.0, -2.0, 1.0],
+            "excess/current": [4.0, -2.0, 2.0, -1.0],
+            "excess/self_generated": [4.0, -2.0, 2.0, -1.0],
         }
     )
-    assert head_displacement(heads, ["a"], 1) == pytest.approx(0.3)
+    found = head_displacement(heads, ["a", "b"], 2)
+    assert found[:, 0] == pytest.approx([0.3, 0.15])
+    assert np.isnan(found[:, 1]).all()
+    assert np.isnan(head_displacement(heads[:2], ["a"], 1)).all()

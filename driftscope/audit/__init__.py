@@ -6,14 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from driftscope.audit.run import Audit, audit, audit_captures
+    from driftscope.audit.report import Audit
+    from driftscope.audit.run import audit, audit_captures
     from driftscope.audit.short import short_audit, short_boundaries
 
 __all__ = ["Audit", "audit", "audit_captures", "short_audit", "short_boundaries"]
 
 # Loaded on first use: the codes of the audit can be read without torch.
 _LAZY = {
-    "Audit": "driftscope.audit.run",
+    "Audit": "driftscope.audit.report",
     "audit": "driftscope.audit.run",
     "audit_captures": "driftscope.audit.run",
     "short_audit": "driftscope.audit.short",

@@ -72,7 +72,8 @@ def _vocab(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterConfig:
 
 
 def _offset(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterConfig:
-    if not config.norm_offset:
+    # The target's own layer brings its form of norm along.
+    if not config.norm_offset or config.layer_config is not None:
         return config
     for name in [name for name in weights if "norm" in name]:
         weights[name] = weights[name] + config.norm_offset
@@ -81,7 +82,7 @@ def _offset(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterConfig:
 
 def _rope_layout(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterConfig:
     """Interleaved pairs (2i, 2i + 1) become (i, i + d/2): the rows of q and k in another order."""
-    if config.rope.layout == "neox" or config.rope.partial != 1.0:
+    if config.rope.layout == "neox" or config.rope.partial != 1.0 or config.kv_lora_rank or config.layer_config:
         return config
     order = torch.cat([torch.arange(0, config.head_dim, 2), torch.arange(1, config.head_dim, 2)])
     for name in [name for name in weights if ".self_attn.q" in name or ".self_attn.k" in name]:

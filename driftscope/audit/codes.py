@@ -12,7 +12,9 @@ _LIMITS = (
     "Only the listed alternatives were tried, one at a time, the best kept before the next round (greedy). A drafter that"
     " scores no better than its negative controls decides nothing."
 )
-_RERUN = "Run it so: the flag beside the finding. If acceptance rises, keep it in the config: `driftscope audit --fix OUT`."
+_RERUN = (
+    "Run it so: the flag beside the finding. If acceptance rises, keep it in the config: `driftscope audit --fix OUT`."
+)
 
 
 def _code(

@@ -32,11 +32,11 @@ class Limits:
     """Below this many prompts nothing is decided."""
     loss: float = 0.05
     """Nats by which the loss must fall."""
-    agreement: float = 0.03
+    agreement: float = 0.02
     """By how much top-1 agreement must rise (0 to 1)."""
-    share: float = 0.1
+    share: float = 0.02
     """Part of what the drafter knows, that is of its distance to the negative controls, that the change must be worth."""
-    restored: float = 0.25
+    restored: float = 0.5
     """Part of the gap between step 1 and the later steps that a change of the later steps must close."""
     flips: int = 9999
     rounds: int = 3
@@ -69,7 +69,6 @@ class Difference:
     def loss(self) -> Floats:
         """Fall in nats, mean over all steps."""
         return (self.loss_first + self.loss_later * (DEPTH - 1)) / DEPTH
-
 
 
 def sign_flip_p(differences: Floats, *, flips: int = 9999, seed: int = 0) -> tuple[Floats, Floats]:
@@ -110,20 +109,25 @@ def signature(difference: Difference, limits: Limits) -> Signature:
     return "both" if first and later else "step 1" if first else "steps 2 on" if later else "none"
 
 
-def matters(
+def too_small(
     difference: Difference, alternative: Scores, declared: Scores, control_loss: float, *, later: bool, limits: Limits
-) -> bool:
-    """Whether a better alternative is better by enough to be the setting that was trained.
+) -> str:
+    """Why a better alternative is not better by enough to be the setting that was trained; empty where it is.
 
     control_loss: nats of the best negative control at step 1. A change that only enters at step 2 must bring the later
     steps back towards step 1: a drafter that drifts gets a little better by many changes, and whole by none.
     """
-    loss = np.nanmean(difference.loss_later if later else difference.loss_first)
-    agree = np.nanmean(difference.agree_later if later else difference.agree_first)
-    if loss < limits.loss or agree < limits.agreement or np.nanmean(difference.loss) <= 0:
-        return False
+    loss = float(np.nanmean(difference.loss_later if later else difference.loss_first))
+    agree = float(np.nanmean(difference.agree_later if later else difference.agree_first))
+    if loss < limits.loss:
+        return f"better by less than {limits.loss:g} nats"
+    if agree < limits.agreement:
+        return f"lower loss, but top-1 agreement rises by less than {limits.agreement:.0%}: confidence, not content"
+    if np.nanmean(difference.loss) <= 0:
+        return "better at step 1 at the cost of the later steps"
     if later:
         first, before = declared.agreement[:, 0].mean(), declared.agreement[:, 1:].mean()
-        return bool(agree >= limits.restored * (first - before))
-    knows = control_loss - alternative.mean_loss[:, 0].mean()
-    return bool(loss >= limits.share * knows)
+        lost = agree < limits.restored * (first - before)
+        return "better, but the later steps stay far behind step 1: the drafter drifts either way" if lost else ""
+    knows = control_loss - float(alternative.mean_loss[:, 0].mean())
+    return f"worth less than {limits.share:.0%} of what the drafter knows" if loss < limits.share * knows else ""

@@ -19,6 +19,7 @@ from driftscope.audit.hypotheses import Hypothesis, spelled, switch_value
 from driftscope.audit.setting import Setting
 from driftscope.checkpoints import aux_ids, open_checkpoint
 from driftscope.checkpoints.engines import engine_readings
+from driftscope.checkpoints.experts import split
 from driftscope.checkpoints.families import FAMILIES
 from driftscope.checkpoints.files import open_source
 from driftscope.checkpoints.opening import Checkpoint
@@ -66,6 +67,9 @@ class Fixed:
     left: tuple[str, ...]
     """What the copy could not express."""
 
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "folder": str(self.folder)}
+
 
 def advise(hypothesis: Hypothesis, before: Setting, after: Setting, checkpoint: Checkpoint, num_layers: int) -> Advice:
     """What to do about a setting that should be another one."""
@@ -100,8 +104,8 @@ def flag(hypothesis: Hypothesis) -> str | None:
     return " ".join(words)
 
 
-def write_fixed(checkpoint: Checkpoint, declared: Setting, final: Setting, folder: str | Path, target: Any) -> Fixed:
-    """Write a copy of the checkpoint that runs as `final` does, as far as its layout can say it.
+def write_fixed(path: str | Path, final: Setting, folder: str | Path, target: Any) -> Fixed:
+    """Write a copy of the checkpoint at `path` that runs as `final` does, as far as its layout can say it.
 
     target: the target's transformers config. Raises CheckpointError for a folder that is not empty, or when nothing could
     be expressed.
@@ -109,20 +113,28 @@ def write_fixed(checkpoint: Checkpoint, declared: Setting, final: Setting, folde
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"--fix {folder}: it exists and is not empty; give a new folder")
+    # As the file says it, without switches that a user set.
+    checkpoint = open_checkpoint(path, target_config=target)
+    declared = Setting(checkpoint.config, checkpoint.weights)
     raw, tensors, left = _edited(declared, final, checkpoint)
     changes = _difference(checkpoint.raw_config, raw)
     if not changes and not tensors:
-        raise CheckpointError(f"--fix: the {checkpoint.layout} layout can express none of it: {'; '.join(left)}")
+        why = (
+            f"the {checkpoint.layout} layout can say none of it ({'; '.join(left)})"
+            if left
+            else "the file says so already"
+        )
+        raise CheckpointError(f"--fix {folder}: nothing to write, {why}")
     folder.mkdir(parents=True, exist_ok=True)
     wanted = canonical(final)
     _write_weights(checkpoint, wanted.weights if tensors else None, folder)
     partial = folder / f".config.json.{os.getpid()}"
     partial.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, folder / "config.json")
-    return Fixed(folder, changes, tensors, (*left, *_unread(folder, wanted.config.switches(), declared, target)))
+    return Fixed(folder, changes, tensors, (*left, *_unread(folder, wanted.config.switches(), target)))
 
 
-def _unread(folder: Path, wanted: Mapping[str, Any], declared: Setting, target: Any) -> list[str]:
+def _unread(folder: Path, wanted: Mapping[str, Any], target: Any) -> list[str]:
     """Switches that the written copy does not read back as wanted."""
     try:
         got = open_checkpoint(folder, target_config=target).config.switches()
@@ -136,7 +148,9 @@ def _unread(folder: Path, wanted: Mapping[str, Any], declared: Setting, target: 
     ]
 
 
-def _edited(before: Setting, after: Setting, checkpoint: Checkpoint) -> tuple[dict[str, Any], tuple[str, ...], list[str]]:
+def _edited(
+    before: Setting, after: Setting, checkpoint: Checkpoint
+) -> tuple[dict[str, Any], tuple[str, ...], list[str]]:
     """(config.json as it should be, stored tensors that change, what cannot be expressed)."""
     old, new = canonical(before), canonical(after)
     left = [f"{word}: no layout says so" for word in new.left if word not in old.left]
@@ -158,7 +172,7 @@ def _edited(before: Setting, after: Setting, checkpoint: Checkpoint) -> tuple[di
     tensors = tuple(
         family.stored_name(name)
         for name in {**old.weights, **new.weights}
-        if not _same(checkpoint.weights.get(name), new.weights.get(name))
+        if not _same(old.weights.get(name), new.weights.get(name))
     )
     return raw, tensors, left
 
@@ -183,7 +197,10 @@ def _clear(raw: dict[str, Any], before: Setting, after: Setting) -> None:
         for key, _ in aux_ids._KEYS:
             _drop(raw, key)
     if before.config.rope != after.config.rope:
-        places = [raw, *(raw[name] for name in ("transformer_layer_config", "model") if isinstance(raw.get(name), dict))]
+        places = [
+            raw,
+            *(raw[name] for name in ("transformer_layer_config", "model") if isinstance(raw.get(name), dict)),
+        ]
         for place in places:
             for key in _ROPE_KEYS[1:]:
                 place.pop(key, None)
@@ -226,6 +243,8 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None, folder: Path) -> None:
     """Copy the weight files, or write one file with these canonical tensors in place of the stored ones."""
     source = open_source(checkpoint.path)
+    if weights is None and source.inside:
+        weights = checkpoint.weights
     if weights is None:
         for file in source.files:
             shutil.copyfile(file, folder / file.name)
@@ -234,13 +253,16 @@ def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None,
                 shutil.copyfile(Path(checkpoint.path) / name, folder / name)
         return
     family = next(family for family in FAMILIES if checkpoint.layout == family.NAME)
-    stored = {checkpoint.names.get(name, family.stored_name(name)): name for name in weights}
+    weights = split(weights)
+    # A head inside its target is written alone, under the names that it has alone.
+    known = {} if source.inside else checkpoint.names
+    stored = {known.get(name, family.stored_name(name)): name for name in weights}
     tensors = {name: source.load(name) for name in checkpoint.unused}
     for name, canonical_name in stored.items():
         tensor = weights[canonical_name].detach().cpu()
-        known = checkpoint.weights.get(canonical_name)
+        before = checkpoint.weights.get(canonical_name)
         floats = [t.dtype for t in checkpoint.weights.values() if t.is_floating_point()]
-        dtype = known.dtype if known is not None else floats[0] if tensor.is_floating_point() else tensor.dtype
+        dtype = before.dtype if before is not None else floats[0] if tensor.is_floating_point() else tensor.dtype
         tensors[name] = tensor.to(dtype).contiguous().clone()
     partial = folder / f".model.safetensors.{os.getpid()}"
     save_file(tensors, partial, metadata={"format": "pt"})
@@ -260,9 +282,10 @@ def _engines(
     for engine, title in engines.items():
         parts = []
         for switch in covered:
-            wanted = spelled(switch_value(config, switch))
+            value = switch_value(config, switch)
+            wanted = ("yes" if value else "no") if isinstance(value, bool) else spelled(value)
             reads = [getattr(rows[switch], engine) if switch in rows else None for rows in (now, then)]
-            today, fixed = (wanted if value is None else value for value in reads)
+            today, fixed = (wanted if read is None else read for read in reads)
             parts.append(f"{switch} is {today} as the file stands, {fixed} as corrected")
         if not covered:
             words = next((text for key, text in _OTHERWISE.items() if hypothesis.switch.startswith(key)), _NOT_READ)

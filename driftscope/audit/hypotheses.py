@@ -118,9 +118,7 @@ def aux_hypothesis(
     """The same drafter on other boundaries."""
     declared = spelled(s.config.aux_boundaries or ())
     changes = {"aux_boundaries": boundaries}
-    return Hypothesis(
-        "aux_boundaries", declared, alternative, "DS202", changes, ruled_out=ruled_out, searched=searched
-    )
+    return Hypothesis("aux_boundaries", declared, alternative, "DS202", changes, ruled_out=ruled_out, searched=searched)
 
 
 def _source(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
@@ -204,9 +202,11 @@ def _embedding(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     scale = math.sqrt(config.hidden_size)
     for other in (1.0, scale):
         if not math.isclose(other, config.embed_scale):
-            normed = config.layer_form == "eagle3"
-            reason = "input_layernorm takes any scale away" if normed else ""
+            normed = config.layer_form != "eagle1"
+            reason = "the norm of the embedding takes any scale away" if normed else ""
             yield _plain(s, code, "embed_scale", other, ruled_out=reason)
+    if config.layer_form == "mtp":
+        yield _plain(s, code, "mask_first_embed", not config.mask_first_embed)
 
 
 def _rope(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
@@ -225,7 +225,9 @@ def _rope(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
         yield _plain(s, code, "rope.scaling", dict(t.rope_scaling), word="the target's")
     else:
         yield _none("rope.scaling", code, "off", "neither the drafter nor the target has any", "on")
-    yield _plain(s, code, "rope.layout", "interleaved" if rope.layout == "neox" else "neox")
+    fixed = s.config.layer_config is not None and "kv_lora_rank" not in s.config.layer_config
+    reason = "the target's layer turns its heads in one way" if fixed else ""
+    yield _plain(s, code, "rope.layout", "interleaved" if rope.layout == "neox" else "neox", ruled_out=reason)
 
 
 def _norms(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
@@ -245,7 +247,9 @@ def _norms(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
         yield from _input_norms(s)
     else:
         yield _none("fc_norm", code, "off", "the drafter reads no aux features", "on")
-    yield _plain(s, code, "norm_offset", 0.0 if config.norm_offset else 1.0, word="w" if config.norm_offset else "1 + w")
+    word = "w" if config.norm_offset else "1 + w"
+    own_form = "the target's layer brings its form along" if config.layer_config is not None else ""
+    yield _plain(s, code, "norm_offset", 0.0 if config.norm_offset else 1.0, word=word, ruled_out=own_form)
     eps = 1e-5 if math.isclose(config.rms_norm_eps, 1e-6) else 1e-6
     yield _plain(s, code, "rms_norm_eps", eps)
     if config.qk_norm:
@@ -309,6 +313,8 @@ def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
         heads, kv_heads = (count * config.head_dim / size for count in (config.num_heads, config.num_kv_heads))
         whole = heads == int(heads) and kv_heads == int(kv_heads) and size % 2 == 0 and size > 1
         reason = "" if whole and not config.qk_norm else "it does not divide the projections"
+        if config.kv_lora_rank is not None or config.layer_config is not None:
+            reason = "the layer's other sizes settle it"
         changes = {"head_dim": size, "num_heads": int(heads), "num_kv_heads": int(kv_heads)}
         yield Hypothesis("head_dim", str(config.head_dim), str(size), code, changes, ruled_out=reason)
     yield _plain(s, code, "hidden_act", _GELU if config.hidden_act in ("silu", "swish") else "silu")
@@ -377,5 +383,3 @@ def spelled(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
     return str(value)
-
-

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from driftscope.audit.material import DEPTH, LAGS, Batch, Material
 from driftscope.audit.setting import Reach, Setting
 from driftscope.drafter import Drafter
-from driftscope.drafter.attention import Window
+from driftscope.drafter.attention import Window, probabilities
 from driftscope.drafter.layer import DrafterLayer
 
 _FLOOR = 1e-3
@@ -120,17 +120,13 @@ class Runner:
             trace = Trace([], [])
             for index, batch in enumerate(self.material.batches):
                 embedded = self.material.embedded(setting, batch)
-                if base is None or reach == "all":
-                    first = self._first(drafter, setting, batch, embedded)
-                else:
-                    first = base.first[index]
+                shared = None if base is None or reach == "all" else base.first[index]
+                first = shared or self._first(drafter, setting, batch, embedded)
                 trace.first.append(first)
                 trace.residuals.append(self._later(drafter, setting, batch, embedded, *first))
         return self._score(drafter, setting, trace), trace
 
-    def _first(
-        self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor
-    ) -> tuple[list[Rows], Tensor]:
+    def _first(self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor) -> tuple[list[Rows], Tensor]:
         """Keys and values of the rows of the text, then step 1."""
         features = self.material.features(setting, batch, self.dtype)
         rows = text_rows(drafter, features, embedded[:, 1 : batch.rows + 1])
@@ -169,7 +165,7 @@ class Runner:
         def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             return chain_rows(
                 query, key, value, rows[layer.index], batch.anchors, step, layer.scaling,
-                window(drafter, layer), prefix=setting.lens.prefix,
+                window(drafter, layer), prefix=setting.lens.prefix, sink_logits=layer.sink_logits,
             )  # fmt: skip
 
         tokens = embedded.gather(1, batch.anchors + step).flatten()
@@ -238,13 +234,10 @@ def step_one_loss(drafter: Drafter, residual: Tensor, batch: Batch) -> float:
 
 def window(drafter: Drafter, layer: DrafterLayer) -> Window:
     """The window that the drafter's config gives a layer."""
-    sizes = drafter.config.sliding_window
-    return Window(sizes[layer.index] if sizes else None)
+    return drafter.windows[layer.index]
 
 
-def text_rows(
-    drafter: Drafter, features: Float[Tensor, "prompt row width"], token_ids: Tensor
-) -> list[Rows]:
+def text_rows(drafter: Drafter, features: Float[Tensor, "prompt row width"], token_ids: Tensor) -> list[Rows]:
     """Keys and values that real target features give, for every layer."""
     prompts, count, _ = features.shape
     rows: list[Rows] = []
@@ -255,8 +248,17 @@ def text_rows(
         if layer.index == drafter.config.num_layers - 1:
             raise _KeysDoneError
         places = torch.arange(count, device=query.device)
-        seen = (places <= places[:, None]) & window(drafter, layer).visible(places, places)
-        mixed = F.scaled_dot_product_attention(query, key, value, seen, scale=layer.scaling, enable_gqa=True)
+        limit = window(drafter, layer)
+        seen = (places <= places[:, None]) & limit.visible(places, places)
+        if limit.fresh:
+            seen = places == places[:, None]
+        if layer.sink_logits is None:
+            mixed = F.scaled_dot_product_attention(query, key, value, seen, scale=layer.scaling, enable_gqa=True)
+        else:
+            groups = query.shape[1] // key.shape[1]
+            scores = (query @ key.repeat_interleave(groups, 1).mT).float() * layer.scaling
+            weights = probabilities(scores.masked_fill(~seen, float("-inf")), layer.sink_logits).to(value.dtype)
+            mixed = weights @ value.repeat_interleave(groups, 1)
         return mixed.transpose(1, 2).flatten(0, 1)
 
     positions = torch.arange(count, device=features.device).expand(prompts, -1)
@@ -270,7 +272,7 @@ def text_rows(
 def chain_rows(
     query: Float[Tensor, "row head dim"],
     key: Float[Tensor, "row kv_head dim"],
-    value: Float[Tensor, "row kv_head dim"],
+    value: Float[Tensor, "row kv_head value_dim"],
     rows: Rows,
     anchors: Tensor,
     step: int,
@@ -278,14 +280,15 @@ def chain_rows(
     limit: Window,
     *,
     prefix: bool = True,
-) -> Float[Tensor, "row head dim"]:
+    sink_logits: Float[Tensor, " head"] | None = None,
+) -> Float[Tensor, "row head value_dim"]:
     """Attention of one step for the anchors of several prompts: rows before the anchor, then the chain's own."""
     prompts, count = anchors.shape
     heads, dim = query.shape[1:]
     kv_heads, length = rows.keys.shape[1:3]
     groups = heads // kv_heads
     rows.own_keys.append(key.view(prompts, count, kv_heads, dim))
-    rows.own_values.append(value.view(prompts, count, kv_heads, dim))
+    rows.own_values.append(value.view(prompts, count, kv_heads, value.shape[-1]))
     own_keys, own_values = torch.stack(rows.own_keys, 3), torch.stack(rows.own_values, 3)
     steps = own_keys.shape[3]
     grouped = query.view(prompts, count, kv_heads, groups, dim)
@@ -293,7 +296,7 @@ def chain_rows(
     far = (folded @ rows.keys.mT).view(prompts, kv_heads, groups, count, length)
     near = (grouped @ own_keys.mT).permute(0, 2, 3, 1, 4)
     places = torch.arange(length, device=query.device)
-    seen = (places < anchors[..., None]) & prefix
+    seen = (places < anchors[..., None]) & (prefix and not limit.fresh)
     if limit.size is not None:
         queries = (anchors + step - 1).flatten()
         seen &= limit.visible(queries, places).view(prompts, count, length)
@@ -301,8 +304,9 @@ def chain_rows(
         own_seen = limit.visible(queries, own_places).view(prompts, count, steps)
         near = near.masked_fill(~own_seen[:, None, None], float("-inf"))
     far = far.masked_fill(~seen[:, None, None], float("-inf"))
-    weights = (torch.cat([far, near], -1).float() * scaling).softmax(-1).to(value.dtype)
+    scores = torch.cat([far, near], -1).float() * scaling
+    weights = probabilities(scores.flatten(1, 2), sink_logits).view_as(scores).to(value.dtype)
     mixed = weights[..., :length].reshape(prompts, kv_heads, groups * count, length) @ rows.values
-    mixed = mixed.view(prompts, kv_heads, groups, count, dim).permute(0, 3, 1, 2, 4)
+    mixed = mixed.view(prompts, kv_heads, groups, count, value.shape[-1]).permute(0, 3, 1, 2, 4)
     own = weights[..., length:].permute(0, 3, 1, 2, 4) @ own_values
-    return (mixed + own).reshape(prompts * count, heads, dim)
+    return (mixed + own).reshape(prompts * count, heads, value.shape[-1])

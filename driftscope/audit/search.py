@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from driftscope.audit.material import Batch, Material
-from driftscope.audit.score import Runner, chain_rows, step_one_loss, text_rows, window
+from driftscope.audit.score import Rows, Runner, chain_rows, step_one_loss, text_rows, window
 from driftscope.audit.setting import Setting
 from driftscope.drafter import Drafter
 from driftscope.drafter.layer import DrafterLayer
@@ -69,18 +69,22 @@ def _sweep(
         states = _states(runner.material, setting, batch, num_layers, runner.dtype)
         for candidate in candidates:
             read = torch.cat([states[b] for b in candidate], -1)
-            copies = [layer.copy() for layer in rows]
-
-            def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor, copies=copies) -> Tensor:  # type: ignore[no-untyped-def]
-                return chain_rows(
-                    query, key, value, copies[layer.index], batch.anchors, 1, layer.scaling, window(drafter, layer)
-                )
-
-            tokens = embedded.gather(1, batch.anchors + 1).flatten()
-            residual = drafter.step(drafter.fuse(read.flatten(0, 1)), tokens, batch.anchors.flatten(), attend)
+            residual = _own_row(drafter, batch, [layer.copy() for layer in rows], read, embedded)
             totals[candidate] += step_one_loss(drafter, residual, batch)
         count += float(batch.valid.sum())
     return {candidate: total / count for candidate, total in totals.items()}
+
+
+def _own_row(drafter: Drafter, batch: Batch, rows: list[Rows], read: Tensor, embedded: Tensor) -> Tensor:
+    """Residual of step 1 of the anchors, which read `read` themselves."""
+
+    def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        kept = rows[layer.index]
+        limit, sinks = window(drafter, layer), layer.sink_logits
+        return chain_rows(query, key, value, kept, batch.anchors, 1, layer.scaling, limit, sink_logits=sinks)
+
+    tokens = embedded.gather(1, batch.anchors + 1).flatten()
+    return drafter.step(drafter.fuse(read.flatten(0, 1)), tokens, batch.anchors.flatten(), attend)
 
 
 def _states(

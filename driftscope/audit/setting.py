@@ -72,5 +72,7 @@ class Setting:
         first = (self.config.aux_boundaries or ())[:-1]
         missing = [b for b in first if b not in capture.boundaries]
         if missing:
-            raise TargetError(f"capture of prompt {capture.prompt_id} holds no boundary {missing}; capture it with them")
+            raise TargetError(
+                f"capture of prompt {capture.prompt_id} holds no boundary {missing}; capture it with them"
+            )
         return torch.cat([*(capture.boundaries[b] for b in first), capture.final], -1)

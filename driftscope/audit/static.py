@@ -50,7 +50,9 @@ def _map(setting: Setting, head: Tensor) -> list[StaticHint]:
     rows = head_rows(setting, head, target_token_ids(config, d2t)) if config.reduced_vocab else ""
     if isinstance(rows, Tensor):
         other = int((rows != target_token_ids(config, d2t)).sum())
-        hints.append(f"{other} of {len(rows)} rows of lm_head are copies of the target's rows of other tokens than d2t says")
+        hints.append(
+            f"{other} of {len(rows)} rows of lm_head are copies of the target's rows of other tokens than d2t says"
+        )
     advice = "take d2t from the export that this head belongs to"
     return [StaticHint("DS203", statement, advice) for statement in hints]
 
@@ -60,7 +62,9 @@ def _never_applied(checkpoint: Checkpoint) -> list[StaticHint]:
     if not norms:
         return []
     listed = ", ".join(norms[:3]) + (f" and {len(norms) - 3} more" if len(norms) > 3 else "")
-    return [StaticHint("DS205", f"stored, but switched off: {listed}", "see which switch of `driftscope inspect` names it")]
+    return [
+        StaticHint("DS205", f"stored, but switched off: {listed}", "see which switch of `driftscope inspect` names it")
+    ]
 
 
 def _embedding(setting: Setting, embedding: Tensor) -> list[StaticHint]:
@@ -73,4 +77,8 @@ def _embedding(setting: Setting, embedding: Tensor) -> list[StaticHint]:
     if cosine >= _UNLIKE:
         return []
     statement = f"embed_tokens has nothing in common with the target's embedding (mean cosine {cosine:.2f})"
-    return [StaticHint("DS207", statement, "if it was not trained from scratch, run with the target's: --set embedding=target")]
+    return [
+        StaticHint(
+            "DS207", statement, "if it was not trained from scratch, run with the target's: --set embedding=target"
+        )
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from driftscope.charts.base import Chart, empty, hover, lines, run_colour, run_shape
+from driftscope.charts.base import Chart, empty, hover, layered, lines, run_colour, run_shape
 from driftscope.charts.theme import HEIGHT, WIDTH
 
 _KINDS = {"conditional": "conditional: step k, where all before were accepted", "joint": "joint: steps 1 to k"}
@@ -46,7 +46,7 @@ def lengths(frame: pd.DataFrame) -> Chart:
     extra = [alt.Tooltip("rounds:Q", title="rounds of this length", format=",d")]
     bars = base.mark_bar(opacity=0.85).encode(y=y, color=run_colour(runs), tooltip=hover(frame, title, ".3f") + extra)
     errors = base.mark_rule(style="interval").encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    return alt.layer(bars, errors).properties(width=WIDTH, height=HEIGHT)
+    return layered(bars, errors, width=WIDTH, height=HEIGHT)
 
 
 def confidence(frame: pd.DataFrame) -> Chart:
@@ -55,6 +55,15 @@ def confidence(frame: pd.DataFrame) -> Chart:
         return empty("Probabilities were not recorded.")
     rows = frame.assign(label=frame["quantity"]).drop(columns="quantity")
     return _shares(rows, "mean probability by the drafter", list(dict.fromkeys(rows["label"])))
+
+
+def sampling(frame: pd.DataFrame) -> Chart:
+    """`sampling` -> expected share accepted under sampling, sum over tokens of min(p, q), text-fed."""
+    if frame.empty:
+        return empty("Sampling acceptance was not recorded.")
+    runs = list(dict.fromkeys(frame["run"]))
+    title = "sampling acceptance (0 to 1)"
+    return lines(frame, title, run_colour(runs), shape=run_shape(runs), form=".3f", domain=[0.0, 1.0])
 
 
 def _shares(rows: pd.DataFrame, title: str, names: list[str]) -> Chart:

@@ -10,16 +10,19 @@ from driftscope.charts.base import (
     empty,
     fixed_colour,
     hover,
+    layered,
     linear_domain,
     lines,
     onset_marks,
     per_run,
     reference,
+    resolved,
     run_colour,
     run_shape,
 )
 from driftscope.charts.theme import BUCKET_COLOURS, BUCKET_NAMES, HEIGHT, WIDTH
 from driftscope.schema import DISJOINT_BUCKETS
+from driftscope.stats.drift import PRACTICAL_MASS
 
 _NAMED_COLOURS = {BUCKET_NAMES[name]: colour for name, colour in BUCKET_COLOURS.items()}
 _MAIN = ("sink", "prompt", "committed", "self_generated", "virtual")
@@ -47,7 +50,7 @@ def stacked(figures: pd.DataFrame) -> Chart:
                 tooltip=hover(part, "share of attention", ".3f"),
             )
         )
-        return alt.layer(bars).properties(width=width, height=HEIGHT)
+        return layered(bars, width=width, height=HEIGHT)
 
     return per_run(rows, draw)
 
@@ -66,7 +69,7 @@ def excess(
 ) -> Chart:
     """`step_figures` or `head_masses` -> mass beyond that of the same position without drafting, per bucket and step."""
     rows = _of(figures, "excess", DISJOINT_BUCKETS if split else _MAIN)
-    return _bucket_lines(rows, onsets, "excess over no drafting", ["self_up"], zero=True, height=height)
+    return _bucket_lines(rows, onsets, "excess over no drafting", ["self_up", "displaced"], zero=True, height=height)
 
 
 def displacement(figures: pd.DataFrame, onsets: pd.DataFrame | None = None) -> Chart:
@@ -81,10 +84,10 @@ def displacement(figures: pd.DataFrame, onsets: pd.DataFrame | None = None) -> C
         run_colour(runs),
         shape=run_shape(runs),
         form=".3f",
-        domain=linear_domain(rows, 0.0, 0.1),
+        domain=linear_domain(rows, 0.0, 1.2 * PRACTICAL_MASS),
     )
     marks = onset_marks(onsets, ["displaced"], rows["step"].max(), runs=len(runs) > 1)
-    return alt.layer(reference(0.0), drawn, *marks).properties(width=WIDTH, height=HEIGHT)
+    return layered(reference(0.0), drawn, *marks, width=WIDTH, height=HEIGHT)
 
 
 def entropy(figures: pd.DataFrame) -> Chart:
@@ -106,8 +109,8 @@ def per_key(frame: pd.DataFrame) -> Chart:
     colour = fixed_colour("label", _NAMED_COLOURS, list(rows["label"]))
 
     def draw(part: pd.DataFrame, width: int) -> alt.LayerChart:
-        drawn = lines(part, "attention per key (x uniform)", colour, log=True, width=width, form=".3~g", ends=rows)
-        return alt.layer(reference(1.0), drawn).properties(width=width, height=HEIGHT)
+        drawn = lines(part, "attention per key (x uniform)", colour, log=True, width=width, ends=rows)
+        return layered(reference(1.0), drawn, width=width, height=HEIGHT)
 
     return per_run(rows, draw)
 
@@ -148,7 +151,7 @@ def heads(masses: pd.DataFrame, ranking: pd.DataFrame, *, top: int = 24) -> Char
             .properties(width=WIDTH // 2, **size)
         )
         if len(set(ranked["run"])) > 1:
-            grid = grid.properties(title=run)
+            grid.title = run
         last = int(order["step"].iloc[0])
         beside = f"at step {last}, 95%"
         x = alt.X("mean:Q", title=beside, axis=alt.Axis(tickCount=4, format="+.2~f"))
@@ -159,9 +162,9 @@ def heads(masses: pd.DataFrame, ranking: pd.DataFrame, *, top: int = 24) -> Char
         )
         zero = alt.Chart(pd.DataFrame({"zero": [0.0]})).mark_rule(style="reference").encode(x="zero:Q")
         colour = alt.value("#777777")
-        side = alt.layer(zero, bars.encode(color=colour), points.encode(color=colour))
+        side = layered(zero, bars.encode(color=colour), points.encode(color=colour))
         charts.append(alt.hconcat(grid, side.properties(width=WIDTH // 4, **size), spacing=14))
-    return charts[0] if len(charts) == 1 else alt.vconcat(*charts).resolve_scale(color="shared")
+    return charts[0] if len(charts) == 1 else alt.vconcat(*charts, resolve=resolved(color="shared"))
 
 
 def _of(figures: pd.DataFrame, quantity: str, buckets: tuple[str, ...]) -> pd.DataFrame:
@@ -175,14 +178,14 @@ def _bucket_lines(
     if rows.empty:
         return empty("Attention was not recorded.")
     colour = fixed_colour("label", _NAMED_COLOURS, list(rows["label"]))
-    domain = linear_domain(rows, 0.0) if zero else [0.0, min(1.0, linear_domain(rows, 0.0)[1])]
+    # What is smaller than the practical size must not fill the axis.
+    practical = 1.2 * PRACTICAL_MASS
+    domain = linear_domain(rows, -practical, practical) if zero else [0.0, min(1.0, linear_domain(rows, 0.0)[1])]
 
     def draw(part: pd.DataFrame, width: int) -> alt.LayerChart:
         drawn = lines(part, title, colour, form="+.3f" if zero else ".3f", domain=domain, width=width, height=height)
         below = [reference(0.0)] if zero else []
         mine = None if onsets is None else onsets[onsets["run"] == part["run"].iloc[0]]
-        return alt.layer(*below, drawn, *onset_marks(mine, keys, part["step"].max())).properties(
-            width=width, height=height
-        )
+        return layered(*below, drawn, *onset_marks(mine, keys, part["step"].max()), width=width, height=height)
 
     return per_run(rows, draw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 import altair as alt
 import numpy as np
@@ -14,10 +14,12 @@ from driftscope.charts.theme import HEIGHT, RUN_COLOURS, WIDTH
 
 Chart = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.FacetChart | alt.ConcatChart
 
-GAPS = "break-paths-show-domains"
+GAPS: Final = "break-paths-show-domains"
 """Vega-Lite's handling of nulls: the line breaks, the axis still shows the place."""
+NEUTRAL = "#888888"
+"""Of legend symbols that differ in shape only: readable in both looks."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-_PADDING = 40
+_PANEL = 330
 _MOST_LABELS = 10
 
 
@@ -34,22 +36,23 @@ def lines(
     colour: alt.Color,
     *,
     log: bool = False,
-    form: str = ".3g",
+    form: str = ".4~g",
     detail: str | None = None,
     dash: alt.StrokeDash | None = None,
     shape: alt.Shape | None = None,
     domain: Sequence[float] | None = None,
     ends: pd.DataFrame | None = None,
+    also: Sequence[float] = (),
     width: int = WIDTH,
     height: int = HEIGHT,
 ) -> alt.LayerChart:
     """Means over `step` as lines with points, 95% intervals as bands, gaps where not measured.
 
     `y` is the title with its unit; `detail` names the column that tells lines of one colour apart. Without a `domain` the
-    axis holds every figure and interval of `ends`, by default of `frame`.
+    axis holds every figure and interval of `ends`, by default of `frame`, and `also`.
     """
     held = frame if ends is None else ends
-    scale, axis = log_scale(held) if log else linear_scale(held)
+    scale, axis = log_scale(held, *also) if log else linear_scale(held, *also)
     if domain is not None:
         scale = alt.Scale(domain=list(domain), nice=False)
     base = alt.Chart(frame).encode(x=step_axis(frame["step"]), color=colour)
@@ -66,7 +69,14 @@ def lines(
         line = line.encode(strokeDash=dash)
     if shape is not None:
         points = points.encode(shape=shape)
-    return alt.layer(band, line, points).properties(width=width, height=height)
+    return layered(band, line, points, width=width, height=height)
+
+
+def layered(*charts: Any, **properties: Any) -> alt.LayerChart:
+    """Charts over each other. Properties are given here: altering them afterwards copies all of it."""
+    chart = alt.layer(*charts, **properties)
+    assert isinstance(chart, alt.LayerChart)
+    return chart
 
 
 def log_scale(frame: pd.DataFrame, *also: float) -> tuple[alt.Scale, alt.Axis]:
@@ -74,7 +84,7 @@ def log_scale(frame: pd.DataFrame, *also: float) -> tuple[alt.Scale, alt.Axis]:
     low, high = _ends(frame, also, positive=True)
     middle, reach = math.sqrt(low * high), max(math.sqrt(high / low), 1.1) ** 1.08
     domain = [middle / reach, middle * reach]
-    axis = alt.Axis(values=_log_ticks(*domain), format=".3~g")
+    axis = alt.Axis(values=_log_ticks(*domain), format=".3~r")
     return alt.Scale(type="log", nice=False, domain=domain), axis
 
 
@@ -90,7 +100,7 @@ def linear_domain(frame: pd.DataFrame, *also: float) -> list[float]:
     return [low - margin if low != 0 else 0.0, high + margin if high != 0 else 0.0]
 
 
-def hover(frame: pd.DataFrame, title: str, form: str = ".3g") -> list[alt.Tooltip]:
+def hover(frame: pd.DataFrame, title: str, form: str = ".4~g") -> list[alt.Tooltip]:
     """Axes, the figure with its interval, and its denominator."""
     named = {
         "run": "run",
@@ -106,15 +116,14 @@ def hover(frame: pd.DataFrame, title: str, form: str = ".3g") -> list[alt.Toolti
         "length": "accepted tokens",
     }
     axes = [alt.Tooltip(f"{name}:N", title=text) for name, text in named.items() if name in frame]
-    return [
-        *axes,
+    figures = [
         alt.Tooltip("mean:Q", title=title, format=form),
         alt.Tooltip("low:Q", title="95% from", format=form),
         alt.Tooltip("high:Q", title="95% to", format=form),
-        alt.Tooltip("count:Q", title="denominator", format=",d"),
-        alt.Tooltip("counted:N", title="counts"),
-        alt.Tooltip("prompts:Q", title="prompts", format=",d"),
     ]
+    counts = {"count:Q": ("denominator", ",d"), "counted:N": ("counts", None), "prompts:Q": ("prompts", ",d")}
+    held = {name: text for name, text in counts.items() if name.split(":")[0] in frame}
+    return [*axes, *figures, *(_count(name, *text) for name, text in held.items())]
 
 
 def onset_marks(
@@ -131,14 +140,20 @@ def onset_marks(
         texts = marked["run"] + ": " + marked["name"]
     grouped = texts.groupby(marked["step"]).agg("\n".join).rename("text").reset_index()
     marks = [alt.Chart(grouped).mark_rule(style="onset-rule").encode(x="step:Q")]
-    # A label stands on the side of its rule that has more room.
-    for late, align in ((False, "left"), (True, "right")):
-        part = grouped[(grouped["step"] > last_step / 2 + 1) == late]
-        if len(part):
-            label = alt.Chart(part).mark_text(
-                style="onset-label", align=align, baseline="top", dx=-4 if late else 4, dy=3, lineBreak="\n"
-            )
-            marks.append(label.encode(x="step:Q", y=alt.value(0), text="text:N"))
+    down = 3
+    for step, text in zip(grouped["step"], grouped["text"], strict=True):
+        # A label stands on the side of its rule that has more room, below the labels before it.
+        late = step > last_step / 2 + 1
+        mark = alt.Chart(pd.DataFrame({"step": [step], "text": [text]})).mark_text(
+            style="onset-label",
+            align="right" if late else "left",
+            baseline="top",
+            dx=-4 if late else 4,
+            dy=down,
+            lineBreak="\n",
+        )
+        marks.append(mark.encode(x="step:Q", y=alt.value(0), text="text:N"))
+        down += 14 * (text.count("\n") + 1)
     return marks
 
 
@@ -155,16 +170,18 @@ def run_colour(runs: Sequence[str]) -> alt.Color:
     return alt.Color("run:N", scale=alt.Scale(domain=names, range=colours), legend=legend, sort=names)
 
 
-def run_shape(runs: Sequence[str]) -> alt.Shape:
-    """Runs by the shape of their points too, so that colour is not the only difference."""
+def run_shape(runs: Sequence[str], *, alone: bool = False) -> alt.Shape:
+    """Runs by the shape of their points, so that colour is not the only difference; `alone` where colour means something
+    else."""
     names = list(dict.fromkeys(runs))
     shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
-    legend = alt.Legend(title=None, orient="top", symbolOpacity=1) if len(names) > 1 else None
+    grey: Any = NEUTRAL if alone else alt.Undefined
+    legend = alt.Legend(title=None, orient="top", symbolOpacity=1, symbolFillColor=grey) if len(names) > 1 else None
     return alt.Shape("run:N", scale=alt.Scale(domain=names, range=shapes), legend=legend)
 
 
 def fixed_colour(
-    column: str, colours: Mapping[str, str], present: Sequence[str], title: str | None = None
+    column: str, colours: Mapping[str, str], present: Sequence[str], title: str | None = None, columns: int = 7
 ) -> alt.Color:
     """Categories in colours that do not depend on which of them occur."""
     held = set(present)
@@ -172,7 +189,7 @@ def fixed_colour(
     return alt.Color(
         f"{column}:N",
         scale=alt.Scale(domain=names, range=[colours[name] for name in names]),
-        legend=alt.Legend(title=title, orient="top", columns=7, symbolOpacity=1),
+        legend=alt.Legend(title=title, orient="top", columns=columns, symbolOpacity=1),
         sort=names,
     )
 
@@ -181,27 +198,42 @@ def per_run(
     frame: pd.DataFrame,
     draw: Callable[[pd.DataFrame, int], Any],
     *,
+    by: str = "run",
+    titles: Mapping[str, str] | None = None,
     width: int = WIDTH,
     most: int = 2,
     shared: bool = True,
 ) -> Chart:
-    """One panel per run, side by side, `most` in a row, with the same vertical scale if `shared`; `draw` gets the rows of
-    a run and the width of a panel."""
-    names = list(dict.fromkeys(frame["run"]))
-    if len(names) == 1:
-        return draw(frame, width)  # type: ignore[no-any-return]
+    """One panel per run (or other value of `by`), side by side, `most` in a row, with the same vertical scale if `shared`;
+    `draw` gets the rows of a panel and its width."""
+    names = list(dict.fromkeys(frame[by]))
+    titles = titles or {}
+    if len(names) == 1 and by == "run":
+        return draw(frame, width)
     across = min(len(names), most)
-    panel = (width - _PADDING * (across - 1)) // across
-    charts = [draw(frame[frame["run"] == name], panel).properties(title=name) for name in names]
-    rows = [alt.hconcat(*charts[at : at + across]) for at in range(0, len(charts), across)]
-    chart = rows[0] if len(rows) == 1 else alt.concat(*charts, columns=across)
-    return chart.resolve_scale(y="shared" if shared else "independent", color="shared")
+    panel = width if across == 1 else _PANEL
+    charts = [draw(frame[frame[by] == name], panel) for name in names]
+    for name, chart in zip(names, charts, strict=True):
+        chart.title = titles.get(name, name)
+    resolve = resolved(y="shared" if shared else "independent", color="shared")
+    if len(charts) <= across:
+        return alt.hconcat(*charts, resolve=resolve)
+    return alt.concat(*charts, columns=across, resolve=resolve)
+
+
+def resolved(**channels: Literal["shared", "independent"]) -> alt.Resolve:
+    """Which scales panels share. Given to a chart when it is made: altering one afterwards copies all of it."""
+    return alt.Resolve(scale=alt.ScaleResolveMap(**channels))
 
 
 def empty(text: str) -> alt.Chart:
     """A chart that says why there is nothing to draw."""
     mark = alt.Chart(pd.DataFrame({"text": [text]})).mark_text(style="note", align="left")
     return mark.encode(text="text:N", x=alt.value(0), y=alt.value(12)).properties(width=WIDTH, height=24)
+
+
+def _count(name: str, title: str, form: str | None) -> alt.Tooltip:
+    return alt.Tooltip(name, title=title) if form is None else alt.Tooltip(name, title=title, format=form)
 
 
 def _ends(frame: pd.DataFrame, also: Sequence[float], *, positive: bool = False) -> tuple[float, float]:

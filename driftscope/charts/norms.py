@@ -10,15 +10,18 @@ import numpy as np
 import pandas as pd
 
 from driftscope.charts.base import (
+    NEUTRAL,
     Chart,
     empty,
     fixed_colour,
     hover,
+    layered,
     lines,
     log_scale,
     onset_marks,
     per_run,
     reference,
+    resolved,
     run_colour,
     run_shape,
 )
@@ -51,11 +54,16 @@ def growth(figures: pd.DataFrame, onsets: pd.DataFrame | None = None, *, height:
         detail="label",
         dash=dash,
         shape=run_shape(runs),
+        also=(1.0,),
         height=height,
     )
-    return alt.layer(
-        reference(1.0), drawn, *onset_marks(onsets, ["norm_up"], rows["step"].max(), runs=len(runs) > 1)
-    ).properties(width=WIDTH, height=height)
+    return layered(
+        reference(1.0),
+        drawn,
+        *onset_marks(onsets, ["norm_up"], rows["step"].max(), runs=len(runs) > 1),
+        width=WIDTH,
+        height=height,
+    )
 
 
 def carry(sites: pd.DataFrame, unit: Unit = "rms") -> Chart:
@@ -90,7 +98,7 @@ def boundaries(layers: pd.DataFrame, unit: Unit = "rms") -> Chart:
         marks = alt.Chart(read).encode(x="boundary:Q")
         label = marks.mark_text(style="onset-label", align="left", baseline="bottom", dx=3, dy=-3)
         rules = [marks.mark_rule(style="onset-rule"), label.encode(y=alt.value(HEIGHT), text="text:N")]
-        return alt.layer(*(rules if len(read) else []), band, line, points).properties(width=width, height=HEIGHT)
+        return layered(*(rules if len(read) else []), band, line, points, width=width, height=HEIGHT)
 
     return per_run(layers, draw)
 
@@ -108,7 +116,7 @@ def aux(features: pd.DataFrame, unit: Unit = "rms") -> Chart:
     panels = [name for name in titles if (features["quantity"] == name).any()]
     width = (WIDTH - 50 * (len(panels) - 1)) // len(panels)
     drawn = [_aux_panel(features[features["quantity"] == name], titles[name], name, width) for name in panels]
-    return alt.hconcat(*drawn).resolve_scale(color="shared", shape="shared", opacity="shared")
+    return alt.hconcat(*drawn, resolve=resolved(color="shared", shape="shared", opacity="shared"))
 
 
 def _aux_panel(rows: pd.DataFrame, title: str, name: str, width: int) -> alt.LayerChart:
@@ -127,10 +135,10 @@ def _aux_panel(rows: pd.DataFrame, title: str, name: str, width: int) -> alt.Lay
     shape = alt.Shape(
         "positions:N",
         scale=alt.Scale(domain=["all others", "sink positions"], range=["circle", "diamond"]),
-        legend=alt.Legend(title=None, orient="top"),
+        legend=alt.Legend(title=None, orient="top", symbolFillColor=NEUTRAL, symbolOpacity=1),
     )
     points = base.mark_point(size=70, filled=True, opacity=1).encode(y=y, shape=shape, tooltip=hover(rows, title))
-    return alt.layer(bars, points).properties(width=width, height=HEIGHT)
+    return layered(bars, points, width=width, height=HEIGHT)
 
 
 def sites(frame: pd.DataFrame, mode: SiteMode = "size", unit: Unit = "rms") -> Chart:
@@ -165,7 +173,7 @@ def sites(frame: pd.DataFrame, mode: SiteMode = "size", unit: Unit = "rms") -> C
             text=alt.Text("mean:Q", format=".2~g"),
             color=alt.condition(dark, alt.value("#ffffff"), alt.value("#111111")),
         )
-        return alt.layer(cells, text).properties(width=width, height=22 * len(order))
+        return layered(cells, text, width=width, height=22 * len(order))
 
     return per_run(shown, draw)
 
@@ -184,7 +192,7 @@ def updates(frame: pd.DataFrame) -> Chart:
     return _by_quantity(frame, "RMS of update / RMS of residual")
 
 
-def _by_quantity(frame: pd.DataFrame, title: str, form: str = ".3g") -> Chart:
+def _by_quantity(frame: pd.DataFrame, title: str, form: str = ".4~g") -> Chart:
     """Lines by run (colour) and quantity (dash)."""
     rows = frame.assign(label=frame["quantity"])
     names: Sequence[str] = list(dict.fromkeys(rows["label"]))

@@ -96,6 +96,6 @@ def themed(chart: Any, name: ThemeName = "light") -> Any:
 
 def spec(chart: Any, name: ThemeName | None = None) -> dict[str, Any]:
     """The Vega-Lite specification, in a look or without one."""
-    plain: dict[str, Any] = chart.to_dict()
+    plain: dict[str, Any] = chart.to_dict(validate=False)
     plain["config"] = {} if name is None else theme(name)
     return plain

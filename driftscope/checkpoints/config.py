@@ -69,6 +69,8 @@ class DrafterConfig:
     """One RMSNorm per aux feature, before fc (EAGLE 3.1)."""
     fc: bool = True
     fc_bias: bool = False
+    fc_mlp: bool = False
+    """GRIFFIN's second stage behind fc: u + MLP(norm(norm'(u)), norm(embed))."""
     layer_form: Literal["eagle3", "eagle1", "mtp"] = "eagle3"
     """`eagle3`: q, k, v read [input_layernorm(embed), hidden_norm(state)] of width 2H; `eagle1`: fc([embed, state])
     every step, no pre-attention norm in layer 0; `mtp`: eh_proj([enorm(embed), hnorm(state)]) into a plain layer."""
@@ -80,8 +82,13 @@ class DrafterConfig:
     double_norm: bool = False
     """Attention reads hidden_norm(input_layernorm(state)), as some trainers do without meaning to."""
     embed_scale: float = 1.0
+    mask_first_embed: bool = False
+    """Zero the embedding in the row of position 0, as some engines do in MTP heads; it is where the sink sits."""
 
     # Layers
+    layer_config: Mapping[str, Any] | None = None
+    """The target's own decoder layer: its transformers config (`model_type` and what differs from its defaults). None
+    for a drafter's layer, which the switches below describe."""
     attention_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
@@ -93,14 +100,33 @@ class DrafterConfig:
     later_layer_norm: Literal["input_layernorm", "hidden_norm"] = "input_layernorm"
     sliding_window: tuple[int | None, ...] | None = None
     """Per layer; None is full attention."""
+    q_lora_rank: int | None = None
+    """Width of the query latent (MLA); None where queries come straight from the input."""
+    kv_lora_rank: int | None = None
+    """Width of the latent of keys and values; None is attention without latents. With it head_dim is the width of
+    queries and keys, of which the last qk_rope_head_dim are rotated, the key's shared by all heads."""
+    qk_rope_head_dim: int | None = None
+    v_head_dim: int | None = None
+    """Width of the values of a head; None is head_dim."""
+    learned_sinks: bool = False
+    """One learned logit per head that takes part in the softmax and has no value (gpt-oss)."""
+    gated_attention: bool = False
+    """The output of each head times sigmoid(gate), entry by entry, before o_proj; q_proj gives query and gate of each
+    head side by side (Qwen3-Next)."""
+    draft_kv: Literal["kept", "round", "step"] = "kept"
+    """What a step attends to beside its own row: the prefix rows and the chain's earlier ones; the latter only, the
+    KV of the drafter starting empty every round; or nothing, it starting empty every step."""
     rope: Rope = field(default_factory=Rope)
     position_increment: int = 1
 
     # What leaves a step
     final_norm: bool = True
     """Whether `norm` stands before the head."""
-    carry: Literal["pre", "post"] = "pre"
-    """The state handed to the next step: the residual, or norm(residual) (`norm_output`, EAGLE 3.1)."""
+    wide_output: bool = False
+    """The last layer ends in 2H: the head reads the first half (GRIFFIN)."""
+    carry: Literal["pre", "post", "second"] = "pre"
+    """The state handed to the next step: the residual, norm(residual) (`norm_output`, EAGLE 3.1), or the second half of
+    a wide output (GRIFFIN)."""
     head: Literal["own", "target"] = "own"
     embedding: Literal["own", "target"] = "target"
     logit_scale: float = 1.0
@@ -131,7 +157,9 @@ class DrafterConfig:
                     inner = getattr(value, part.name)
                     flat[f"rope.{part.name}"] = dict(inner) if isinstance(inner, Mapping) else inner
             else:
-                flat[item.name] = list(value) if isinstance(value, tuple) else value
+                flat[item.name] = (
+                    list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+                )
         return flat
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from driftscope.checkpoints import sizes
+from driftscope.checkpoints import latent, sizes
 from driftscope.checkpoints.aux_ids import resolve_aux
 from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
@@ -41,10 +41,12 @@ def resolve(board: Switchboard, traits: Traits | None = None) -> None:
     board.put("layer_form", "eagle3", "weights", "q_proj reads twice the width")
     sizes.resolve_widths(board)
     hidden = board.get("hidden_size")
-    reads = board.shape("layers.0.self_attn.q_proj.weight")[1]
+    first = latent.MARK if board.has(latent.MARK) else "layers.0.self_attn.q_proj.weight"
+    reads = board.shape(first)[1]
     if reads != 2 * hidden:
         raise CheckpointError(
-            f"q_proj of layer 0 reads {reads} features, expected {2 * hidden}: embedding and state, {hidden} each"
+            f"{first.split('.')[-2]} of layer 0 reads {reads} features, expected {2 * hidden}: embedding and state,"
+            f" {hidden} each"
         )
     sizes.resolve_heads(board, traits.heads_default)
     sizes.resolve_biases(board)
@@ -62,6 +64,7 @@ def resolve_common(board: Switchboard, traits: Traits) -> None:
     """Put what does not depend on the layer form: activation, eps, rope, window, vocabulary, head, embedding."""
     resolve_numbers(board)
     resolve_rope(board, default_theta=traits.theta_default, default_max=traits.max_position_default)
+    latent.resolve_layout(board)
     resolve_window(board)
     sizes.resolve_vocab_sizes(board, traits.vocab_default)
     resolve_head(board)
@@ -285,6 +288,11 @@ def layer_outputs(config: DrafterConfig) -> list[int]:
     return [b - 1 for b in boundaries]
 
 
+def architecture(config: DrafterConfig, plain: str) -> str:
+    """vLLM's class for latent attention, else the layout's own."""
+    return plain if config.kv_lora_rank is None else "Eagle3DeepseekV2ForCausalLM"
+
+
 def llama_json(config: DrafterConfig) -> dict[str, Any]:
     """The config.json keys that EAGLE-3 layouts share, spelled as a Llama config of the Hub."""
     c = config
@@ -311,6 +319,17 @@ def llama_json(config: DrafterConfig) -> dict[str, Any]:
         "norm_output": c.carry == "post",
         "norm_before_residual": c.residual == "normed",
     }
+    if c.kv_lora_rank is not None and c.qk_rope_head_dim is not None:
+        del written["head_dim"]
+        written |= {
+            "model_type": "kimi_k2",
+            "q_lora_rank": c.q_lora_rank,
+            "kv_lora_rank": c.kv_lora_rank,
+            "qk_nope_head_dim": c.head_dim - c.qk_rope_head_dim,
+            "qk_rope_head_dim": c.qk_rope_head_dim,
+            "v_head_dim": c.v_head_dim,
+            "rope_interleave": c.rope.layout == "interleaved",
+        }
     if c.target_hidden_size != c.hidden_size:
         written["target_hidden_size"] = c.target_hidden_size
     if c.fc_bias:

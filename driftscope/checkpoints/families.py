@@ -9,7 +9,12 @@ from driftscope.checkpoints import (
     angelslim,
     automodel,
     eagle1,
+    griffin,
     modelopt,
+    mtp_deepseek,
+    mtp_mimo,
+    mtp_qwen,
+    mtp_speculators,
     safeailab,
     specforge,
     speculators,
@@ -48,5 +53,20 @@ class Family(Protocol):
 # The more particular first: several of them differ from the plain layouts only by a key of the config.
 FAMILIES: tuple[Family, ...] = tuple(
     cast(Family, module)
-    for module in (speculators, eagle1, automodel, torchspec, modelopt, angelslim, specforge, safeailab, vllm)
+    for module in (
+        mtp_speculators,
+        mtp_deepseek,
+        mtp_qwen,
+        mtp_mimo,
+        speculators,
+        griffin,
+        eagle1,
+        automodel,
+        torchspec,
+        modelopt,
+        angelslim,
+        specforge,
+        safeailab,
+        vllm,
+    )
 )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from driftscope.checkpoints import archives
+from driftscope.checkpoints.heads import head_inside
 from driftscope.errors import CheckpointError
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
@@ -41,6 +42,12 @@ class TensorInfo:
             count *= size
         return count
 
+    @property
+    def nbytes(self) -> int:
+        """0 for a dtype that torch lacks."""
+        dtype = getattr(torch, self.dtype, None)
+        return self.numel * dtype.itemsize if isinstance(dtype, torch.dtype) else 0
+
 
 @dataclass
 class Source:
@@ -54,20 +61,26 @@ class Source:
     config_path: str = ""
     folder_files: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
+    inside: bool = False
+    """Whether the tensors are the MTP head inside a whole model, whose others are not read."""
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the weight files; of a head inside a model, of its tensors."""
+        if self.inside:
+            return sum(info.nbytes for info in self.infos.values())
         return sum(file.stat().st_size for file in self.files)
 
     def sha256(self) -> str:
-        """SHA-256 over the bytes of the weight files, in the order of their names; of a state dict in memory, over its
-        tensors in the order of theirs."""
+        """SHA-256 over the bytes of the weight files, in the order of their names; of a state dict in memory and of a
+        head inside a model, over the tensors in the order of theirs."""
         digest = hashlib.sha256()
-        for file in sorted(self.files):
+        files = [] if self.inside else sorted(self.files)
+        for file in files:
             with file.open("rb") as stream:
                 while block := stream.read(2**20):
                     digest.update(block)
-        if not self.files:
+        if not files:
             for name in sorted(self.infos):
                 digest.update(name.encode())
                 digest.update(self.load(name).contiguous().flatten().view(torch.uint8).numpy().tobytes())
@@ -87,7 +100,7 @@ def open_source(path: str | Path, revision: str | None = None) -> Source:
             raise CheckpointError(f"{path}: --revision belongs to a Hub id, and this is a local path")
         if not exists:
             local = _from_hub(str(path), revision)
-        source = _open_folder(local) if local.is_dir() else _open_file(local)
+        source = _head_only(_open_folder(local) if local.is_dir() else _open_file(local))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
     source.path = str(path)
@@ -99,6 +112,15 @@ def from_state_dict(state: Mapping[str, torch.Tensor], config: Mapping[str, Any]
     tensors = {name: value.detach() for name, value in state.items() if isinstance(value, torch.Tensor)}
     infos = {name: TensorInfo(archives.dtype_name(value.dtype), tuple(value.shape)) for name, value in tensors.items()}
     return Source("state dict", (), infos, tensors.__getitem__, dict(config or {}), "config" if config else "")
+
+
+def _head_only(source: Source) -> Source:
+    """The MTP head alone, where the tensors are those of a whole model."""
+    head = head_inside(source.infos)
+    if head is not None:
+        source.inside = True
+        source.infos = {name: info for name, info in source.infos.items() if name in head}
+    return source
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -159,6 +181,13 @@ def _open_folder(folder: Path) -> Source:
         wanted = _shards_of_index(folder, index, entries, notes)
     else:
         wanted = {name: [] for name in _choose(folder, weights, entries, notes)}
+    inside = False
+    if head := head_inside(key for keys in wanted.values() for key in keys):
+        inside = True
+        wanted = {name: kept for name, keys in wanted.items() if (kept := [key for key in keys if key in head])}
+    absent_shard = next((name for name in wanted if name not in entries), None)
+    if absent_shard:
+        raise CheckpointError(f"{folder}: {index} names {absent_shard}, which is not there; fetch it and open again")
     infos: dict[str, TensorInfo] = {}
     loaders: dict[str, Callable[[str], torch.Tensor]] = {}
     own_config: dict[str, Any] = {}
@@ -170,7 +199,9 @@ def _open_folder(folder: Path) -> Source:
         if absent:
             raise CheckpointError(f"{folder / name}: {index} places {absent[0]} in it, but it is not there")
         unlisted = sorted(set(shard_infos) - set(keys)) if keys else []
-        if unlisted:
+        if inside:
+            shard_infos = {key: shard_infos[key] for key in keys}
+        elif unlisted:
             notes.append(f"{name} holds {len(unlisted)} tensors that {index} does not list (first: {unlisted[0]})")
         double = sorted(set(shard_infos) & set(infos))
         if double:
@@ -178,7 +209,7 @@ def _open_folder(folder: Path) -> Source:
         infos |= shard_infos
         loaders |= dict.fromkeys(shard_infos, load)
     files = tuple(folder / name for name in wanted)
-    source = Source(str(folder), files, infos, lambda key: loaders[key](key), warnings=notes)
+    source = Source(str(folder), files, infos, lambda key: loaders[key](key), warnings=notes, inside=inside)
     if (folder / "config.json").is_file():
         source.config, source.config_path = read_json(folder / "config.json"), str(folder / "config.json")
     elif own_config:
@@ -196,9 +227,6 @@ def _shards_of_index(folder: Path, index: str, entries: list[str], notes: list[s
         if not isinstance(shard, str) or shard in ("", ".", "..") or "/" in shard or "\\" in shard:
             raise CheckpointError(f"{folder / index}: {shard!r} is not the name of a file in this folder")
         wanted.setdefault(shard, []).append(key)
-    absent = [shard for shard in wanted if shard not in entries]
-    if absent:
-        raise CheckpointError(f"{folder}: {index} names {absent[0]}, which is not there; fetch it and open again")
     suffix = Path(next(iter(wanted))).suffix
     stray = [n for n in entries if n.endswith(suffix) and n not in wanted and not _NOT_WEIGHTS.search(n)]
     notes += [f"{name} is not in {index} and was not read" for name in stray]
@@ -237,10 +265,22 @@ def _is_weights(path: Path) -> bool:
 def _from_hub(repo: str, revision: str | None) -> Path:
     if not _HUB_ID.match(repo):
         raise CheckpointError(f"{repo}: no such file or folder")
+    weights = ["*" + suffix for suffix in WEIGHT_SUFFIXES]
+    folder = _snapshot(repo, revision, ["*.json"])
+    index = next((folder / name for name in _INDEXES if (folder / name).is_file()), None)
+    if index is not None:
+        # The head inside a large model lies in few of its shards.
+        weight_map = read_json(index).get("weight_map")
+        weight_map = weight_map if isinstance(weight_map, dict) else {}
+        if head := head_inside(weight_map):
+            weights = sorted({str(weight_map[name]) for name in head})
+    return _snapshot(repo, revision, ["*.json", *weights])
+
+
+def _snapshot(repo: str, revision: str | None, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["*.json", *("*" + suffix for suffix in WEIGHT_SUFFIXES)]
     try:
         return Path(snapshot_download(repo, revision=revision, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:

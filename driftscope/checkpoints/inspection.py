@@ -151,7 +151,7 @@ def inspect_checkpoint(
         sha256=source.sha256() if source.nbytes <= _HASHED_AT_MOST else None,
         layout=reading.layout,
         reason=reading.reason,
-        target_name=recorded_target(source.config),
+        target_name=recorded_target(source.config) or (source.path if source.inside else None),
         config=config,
         config_path=source.config_path,
         parameters=sum(info.numel for name, info in reading.infos.items() if name not in reading.never_applied),

@@ -45,7 +45,8 @@ def stored_name(canonical: str) -> str:
 
 
 def config_json(config: DrafterConfig) -> dict[str, Any]:
-    written = eagle3.llama_json(config) | {"architectures": ["LlamaForCausalLMEagle3"]}
+    name = eagle3.architecture(config, "LlamaForCausalLMEagle3")
+    written = eagle3.llama_json(config) | {"architectures": [name]}
     nested: dict[str, Any] = {
         "use_aux_hidden_state": config.feature_source == "aux",
         "use_input_layernorm_in_first_layer": True,

@@ -13,8 +13,11 @@ _INNER = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 _DRAFTER = ("draft_model.", "drafter.", "eagle_module.", "ea_layer.", "eagle_layer.", "spec_layer.")
 _OUTER = ("module.", "model.", "base_model.", "student.", "net.")
 
-_PROJECTION = r"(?:self_attn\.[qkvo]_proj|mlp\.(?:gate|up|down)_proj)\.(?:weight|bias)"
-_NORM = r"(?:input_layernorm|hidden_norm|post_attention_layernorm|self_attn\.[qk]_norm)\.weight"
+_PROJECTION = r"(?:self_attn\.(?:[qkvo]_proj|q_[ab]_proj|kv_a_proj_with_mqa|kv_b_proj)|mlp\.(?:gate|up|down)_proj)\.(?:weight|bias)"
+_NORM = (
+    r"(?:(?:input_layernorm|hidden_norm|post_attention_layernorm|self_attn\.(?:[qk]_norm|q_a_layernorm|kv_a_layernorm))"
+    r"\.weight|self_attn\.sinks)"
+)
 CANONICAL = re.compile(
     rf"^(?:fc\.(?:weight|bias)|input_norm\.weight|fc_norm\.\d+\.weight|embed_tokens\.weight|lm_head\.weight|norm\.weight"
     rf"|d2t|t2d|layers\.\d+\.(?:{_PROJECTION}|{_NORM}))$"

@@ -94,7 +94,7 @@ def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: An
         reason=reading.reason,
         config=config,
         weights=weights,
-        target_name=recorded_target(source.config),
+        target_name=recorded_target(source.config) or (source.path if source.inside else None),
         raw_config=dict(source.config),
         warnings=tuple(reading.warnings),
         names=reading.names,

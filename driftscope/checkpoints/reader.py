@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from driftscope.checkpoints import names, refuse
+from driftscope.checkpoints import experts, names, refuse
 from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import FAMILIES, Family
@@ -43,9 +44,19 @@ class Reading:
     problems: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
     """The config as the family looks its switches up in it."""
+    stacked: experts.Parts = field(default_factory=dict)
+    """Canonical name of stacked experts -> the stored names of each expert's tensors."""
 
     def load(self, canonical: str) -> torch.Tensor:
-        return self.source.load(self.names[canonical])
+        if canonical not in self.stacked:
+            return self.source.load(self.names[canonical])
+        # Filled in place: the experts of a large head are most of its bytes.
+        info = self.infos[canonical]
+        filled = torch.empty(info.shape, dtype=getattr(torch, info.dtype))
+        for slot, pieces in zip(filled, self.stacked[canonical], strict=True):
+            for part, name in zip(slot.chunk(len(pieces)), pieces, strict=True):
+                part.copy_(self.source.load(name))
+        return filled
 
 
 def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any | None = None) -> Reading:
@@ -63,12 +74,15 @@ def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any
     family, reason = recognise(bare, source)
     raw = family.flatten(source.config)
     stored, unused = _rename(bare, family.rename)
-    infos = {canonical: source.infos[name] for canonical, name in stored.items()}
-    reading = Reading(source, family.NAME, reason, None, stored, infos, unused + outside, raw=raw)
+    single = {canonical: source.infos[name] for canonical, name in stored.items()}
+    infos, stacked = experts.stack(single)
+    reading = Reading(source, family.NAME, reason, None, {}, infos, unused + outside, raw=raw)
+    reading.stacked = {name: [tuple(stored[n] for n in row) for row in rows] for name, rows in stacked.items()}
+    reading.names = {name: stored[name] if name in stored else _spread(reading.stacked[name]) for name in infos}
     reading.warnings += source.warnings + notes
     frequencies = next((name for name in unused if name.endswith("rotary_emb.inv_freq")), None)
     known = infos | ({"inv_freq": source.infos[frequencies]} if frequencies else {})
-    board = Switchboard(raw, known, lambda canonical: source.load(stored[canonical]), overrides, target)
+    board = Switchboard(raw, known, reading.load, overrides, target)
     try:
         family.resolve(board)
     except CheckpointError as error:
@@ -79,6 +93,11 @@ def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any
     reading.problems += _bad_dtypes(reading.infos, reading.names)
     reading.warnings += board.warnings
     return reading
+
+
+def _spread(rows: list[tuple[str, ...]]) -> str:
+    """One name for the tensors of all experts."""
+    return ", ".join(re.sub(r"\.experts\.\d+\.", f".experts.0..{len(rows) - 1}.", name) for name in rows[0])
 
 
 def recognise(bare: Mapping[str, str], source: Source) -> tuple[Family, str]:

@@ -17,7 +17,6 @@ _BY_TENSOR: tuple[tuple[str, str], ...] = (
     (r"(^|\.)medusa_heads?\.|^\d+\.\d+\.linear\.(weight|bias)$", f"Medusa heads: {_NO_CARRY}"),
     (r"(^|\.)hydra_(heads?|mlp|lm_head)", f"Hydra heads, which read tokens, not a carried state: {_NO_CARRY}"),
     (r"^(speculator\.)?(emb|proj|head)\.0\.weight$", "an MLP speculator, which has no attention to look at"),
-    (r"(^|\.)fc\.fc\.weight$", "a GRIFFIN drafter, whose layer carries a second output; not read here"),
     (r"(^|\.)mask_hidden$", f"a P-EAGLE drafter, which drafts all steps in one pass: {_NO_CARRY}"),
     (r"\.(qweight|qzeros|scales|weight_packed|absmax|weight\.quant_state)",
      "quantised weights; export the drafter unquantised"),
@@ -25,9 +24,6 @@ _BY_TENSOR: tuple[tuple[str, str], ...] = (
     (r"(^|\.)(markov|dspark|dflash)_", f"a block-parallel drafter: {_NO_CARRY}"),
 )  # fmt: skip
 _VARIANTS: tuple[tuple[str, str], ...] = (
-    (r"self_attn\.kv_a_proj_with_mqa", "a drafter with latent attention (MLA), whose layer is not read here"),
-    (r"(^|\.)(eh_proj|mtp_layers|mtp_block|mtp_linear_proj)\b|^mtp\.",
-     "an MTP head, whose layer is the target's own kind; not read here"),
     (r"mlp\.(experts\.|gate\.weight|router\.)", "a drafter with experts (MoE), whose layer is not read here"),
     (r"(^|\.)(embedding_layernorm|hidden_states_layernorm|hidden_layernorm|pre_lm_head_layernorm|input_norm[12]|enorm"
      r"|hnorm)\.", "an EAGLE-1 variant with norms around fc, which is not read here"),
@@ -38,7 +34,13 @@ _BY_ARCHITECTURE: tuple[tuple[str, str], ...] = (
     (r"P-?[Ee]agle", f"a P-EAGLE drafter, which drafts all steps in one pass: {_NO_CARRY}"),
     (r"MLPSpeculator", "an MLP speculator, which has no attention to look at"),
 )
-_SPECULATORS = ("eagle3", "eagle")
+# What the MTP layouts are recognised by, and what only other MTP heads hold.
+_MTP = re.compile(
+    r"^(?:layers\.\d+|decoder)\.(?:eh_proj|hnorm|shared_head\.norm)\.weight$|^eh_proj\.weight$"
+    r"|^mtp\.pre_fc_norm_(?:hidden|embedding)\.|^mtp_layers\.\d+\.(?:token|hidden)_layernorm\."
+)
+_OTHER_MTP = re.compile(r"(^|\.)(eh_proj|mtp|mtp_layers|mtp_block|mtp_linear_proj)\b")
+_SPECULATORS = ("eagle3", "eagle", "mtp")
 
 
 def check(source: Source) -> None:
@@ -61,7 +63,7 @@ def refusal(stored: Collection[str], raw: Mapping[str, Any], folder: Collection[
         return "a LoRA adapter (adapter_config.json beside it); merge it into its model and open that"
     kind = raw.get("speculators_model_type")
     if kind is not None and kind not in _SPECULATORS:
-        return f"a speculators model of type {kind!r}; of this format {' and '.join(_SPECULATORS)} are read"
+        return f"a speculators model of type {kind!r}; of this format {', '.join(_SPECULATORS)} are read"
     nested = raw.get("eagle_config")
     nested = nested if isinstance(nested, Mapping) else {}
     parallel = nested.get("parallel_draft_step")
@@ -78,7 +80,20 @@ def refusal(stored: Collection[str], raw: Mapping[str, Any], folder: Collection[
 
 def _shape_of_model(stored: Collection[str]) -> str | None:
     bare = names.unwrap(stored)[0]
-    if "fc.weight" not in bare and "fusion_fc.weight" not in bare and not any("hidden_norm" in name for name in bare):
+    heads = [name for name in bare if _MTP.search(name)]
+    several = [name for name in bare if name.startswith("mtp.layers.1.")]
+    places = {match[1]: name for name in heads if (match := re.match(r"(?:mtp_)?layers\.(\d+)\.", name))}
+    several += [places[place] for place in sorted(places, key=int)][1:]
+    if heads and several:
+        return (
+            f"several MTP heads, one a step, where one is read that every step runs again (tensor {bare[several[0]]})"
+        )
+    if heads:
+        return None
+    if other := next((name for name in bare if _OTHER_MTP.search(name)), None):
+        return f"an MTP head, but not of the form of DeepSeek, Qwen or MiMo; not read here (tensor {bare[other]})"
+    combines = {"fc.weight", "fusion_fc.weight", "fc.fc.weight"} & bare.keys()
+    if not combines and not any("hidden_norm" in name for name in bare):
         layers = {match[1] for name in bare if (match := re.search(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.", name))}
         heads = [name for name in bare if name.startswith(("midlayer.", "d2t", "t2d"))]
         if len(layers) > 1 and not heads:

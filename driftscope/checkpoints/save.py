@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from driftscope.checkpoints import experts
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import FAMILIES
 from driftscope.checkpoints.files import from_state_dict
@@ -44,7 +45,8 @@ def save_checkpoint(
         raise CheckpointError(f"no layout {layout!r}; known: {', '.join(LAYOUTS)}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {family.stored_name(n): t.detach().contiguous().clone() for n, t in weights.items()}
+    apart = experts.split(weights)
+    tensors = {family.stored_name(n): t.detach().contiguous().clone() for n, t in apart.items()}
     written = family.config_json(config)
     _check_round_trip(config, tensors, written, layout)
     written |= dict(extra_config or {})

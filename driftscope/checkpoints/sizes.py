@@ -7,6 +7,8 @@ from typing import Any
 from driftscope.checkpoints.aux_ids import find_aux_ids
 from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.decoder_layer import layer_shapes
+from driftscope.checkpoints.latent import MARK, resolve_latent
 from driftscope.errors import CheckpointError
 
 _Q, _K, _V, _O = (f"layers.0.self_attn.{p}_proj.weight" for p in "qkvo")
@@ -40,9 +42,16 @@ def resolve_heads(board: Switchboard, defaults: dict[str, int] | None = None) ->
     Args:
         defaults: what the layout's config class fills in for absent keys.
     """
+    if board.has(MARK):
+        resolve_latent(board)
+        return
     rows_q, rows_k = board.shape(_Q)[0], board.shape(_K)[0]
     if board.shape(_V)[0] != rows_k:
         raise CheckpointError(f"k_proj has {rows_k} rows and v_proj {board.shape(_V)[0]}; they must agree")
+    gated = rows_q == 2 * board.shape(_O)[1]
+    gated = board.put("gated_attention", gated, "weights", "rows of q_proj over columns of o_proj")
+    if gated and rows_q % 2 == 0:
+        rows_q //= 2
     if board.shape(_O)[1] != rows_q:
         raise CheckpointError(f"q_proj has {rows_q} rows, but o_proj reads {board.shape(_O)[1]}; they must agree")
     size, source, detail = _head_dim(board, rows_q, rows_k, defaults or {})
@@ -165,13 +174,15 @@ def _target_width(board: Switchboard, width: int) -> tuple[int, Any, str]:
 
 
 def resolve_biases(board: Switchboard) -> None:
-    """Put attention_bias, output_bias, mlp_bias, qk_norm: all follow from tensors that are there or not. A config that
-    asks for a bias that is not stored is told: engines would run it with whatever they initialise."""
+    """Put attention_bias, output_bias, mlp_bias, qk_norm, learned_sinks: all follow from tensors that are there or not.
+    A config that asks for a bias that is not stored is told: engines would run it with whatever they initialise."""
+    first = MARK.replace("weight", "bias") if board.has(MARK) else "layers.0.self_attn.q_proj.bias"
     for switch, name in (
-        ("attention_bias", "layers.0.self_attn.q_proj.bias"),
+        ("attention_bias", first),
         ("output_bias", "layers.0.self_attn.o_proj.bias"),
         ("mlp_bias", "layers.0.mlp.gate_proj.bias"),
         ("qk_norm", "layers.0.self_attn.q_norm.weight"),
+        ("learned_sinks", "layers.0.self_attn.sinks"),
     ):
         board.put(switch, board.has(name), "weights", name if board.has(name) else f"no {name}")
     for switch, key in (("attention_bias", "attention_bias"), ("mlp_bias", "mlp_bias")):
@@ -262,8 +273,15 @@ def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
         shapes |= {f"fc_norm.{i}.weight": (c.target_hidden_size,) for i in range(c.num_aux)}
     if c.embedding == "own":
         shapes["embed_tokens.weight"] = (c.vocab_size, hidden)
+    if c.fc_mlp:
+        inner = c.intermediate_size
+        shapes |= {f"fc_mlp.{name}.weight": (hidden,) for name in ("outer_norm", "norm")}
+        shapes |= {"fc_mlp.up_proj.weight": (inner, 2 * hidden), "fc_mlp.down_proj.weight": (hidden, inner)}
+    if c.layer_form == "mtp":
+        shapes |= {"enorm.weight": (hidden,), "hnorm.weight": (hidden,)}
     for j in range(c.num_layers):
-        shapes |= {f"layers.{j}.{name}": shape for name, shape in _layer_shapes(c, first=j == 0).items()}
+        layer = layer_shapes(c.layer_config) if c.layer_config is not None else _layer_shapes(c, j)
+        shapes |= {f"layers.{j}.{name}": shape for name, shape in layer.items()}
     if c.final_norm or c.carry == "post":
         shapes["norm.weight"] = (hidden,)
     if c.head == "own":
@@ -273,10 +291,10 @@ def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _layer_shapes(c: DrafterConfig, *, first: bool) -> dict[str, tuple[int, ...]]:
-    hidden, inner = c.hidden_size, c.intermediate_size
+def _layer_shapes(c: DrafterConfig, index: int) -> dict[str, tuple[int, ...]]:
+    hidden, inner, first = c.hidden_size, c.intermediate_size, index == 0
     doubled = first and c.layer_form == "eagle3"
-    rows = {"q": c.num_heads * c.head_dim, "k": c.num_kv_heads * c.head_dim, "v": c.num_kv_heads * c.head_dim}
+    out = 2 * hidden if c.wide_output and index == c.num_layers - 1 else hidden
     shapes: dict[str, tuple[int, ...]] = {"post_attention_layernorm.weight": (hidden,)}
     if not first:
         shapes[f"{c.later_layer_norm}.weight"] = (hidden,)
@@ -284,17 +302,47 @@ def _layer_shapes(c: DrafterConfig, *, first: bool) -> dict[str, tuple[int, ...]
         shapes["input_layernorm.weight"] = (hidden,)
     if doubled and c.state_norm:
         shapes["hidden_norm.weight"] = (hidden,)
-    for part, size in rows.items():
-        shapes[f"self_attn.{part}_proj.weight"] = (size, 2 * hidden if doubled else hidden)
-        if c.attention_bias:
-            shapes[f"self_attn.{part}_proj.bias"] = (size,)
-    shapes["self_attn.o_proj.weight"] = (hidden, rows["q"])
+    attention = _plain_shapes if c.kv_lora_rank is None else _latent_shapes
+    shapes |= {f"self_attn.{name}": shape for name, shape in attention(c, 2 * hidden if doubled else hidden).items()}
     if c.output_bias:
         shapes["self_attn.o_proj.bias"] = (hidden,)
-    if c.qk_norm:
-        shapes |= {f"self_attn.{part}_norm.weight": (c.head_dim,) for part in "qk"}
-    for part, shape in (("gate", (inner, hidden)), ("up", (inner, hidden)), ("down", (hidden, inner))):
+    if c.learned_sinks:
+        shapes["self_attn.sinks"] = (c.num_heads,)
+    for part, shape in (("gate", (inner, hidden)), ("up", (inner, hidden)), ("down", (out, inner))):
         shapes[f"mlp.{part}_proj.weight"] = shape
         if c.mlp_bias:
             shapes[f"mlp.{part}_proj.bias"] = shape[:1]
     return shapes
+
+
+def _plain_shapes(c: DrafterConfig, reads: int) -> dict[str, tuple[int, ...]]:
+    rows = c.num_heads * c.head_dim
+    shapes: dict[str, tuple[int, ...]] = {"o_proj.weight": (c.hidden_size, rows)}
+    for part, size in (("q", rows * (1 + c.gated_attention)), ("k", c.num_kv_heads * c.head_dim),
+                       ("v", c.num_kv_heads * c.head_dim)):  # fmt: skip
+        shapes[f"{part}_proj.weight"] = (size, reads)
+        if c.attention_bias:
+            shapes[f"{part}_proj.bias"] = (size,)
+    if c.qk_norm:
+        shapes |= {f"{part}_norm.weight": (c.head_dim,) for part in "qk"}
+    return shapes
+
+
+def _latent_shapes(c: DrafterConfig, reads: int) -> dict[str, tuple[int, ...]]:
+    assert c.kv_lora_rank is not None
+    assert c.qk_rope_head_dim is not None
+    rope, rank, value = c.qk_rope_head_dim, c.kv_lora_rank, c.v_head_dim or c.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        "kv_a_proj_with_mqa.weight": (rank + rope, reads),
+        "kv_a_layernorm.weight": (rank,),
+        "kv_b_proj.weight": (c.num_heads * (c.head_dim - rope + value), rank),
+        "o_proj.weight": (c.hidden_size, c.num_heads * value),
+    }
+    query: dict[str, tuple[int, ...]] = {"q_proj.weight": (c.num_heads * c.head_dim, reads)}
+    if c.q_lora_rank is not None:
+        query = {"q_a_proj.weight": (c.q_lora_rank, reads), "q_a_layernorm.weight": (c.q_lora_rank,)}
+        query["q_b_proj.weight"] = (c.num_heads * c.head_dim, c.q_lora_rank)
+    if c.attention_bias:
+        shapes["kv_a_proj_with_mqa.bias"] = (rank + rope,)
+        query |= {} if c.q_lora_rank is None else {"q_a_proj.bias": (c.q_lora_rank,)}
+    return shapes | query

@@ -36,7 +36,7 @@ def config_json(config: DrafterConfig) -> dict[str, Any]:
     if config.aux_boundaries is not None:
         nested["eagle_aux_hidden_state_layer_ids"] = eagle3.layer_outputs(config)
     return eagle3.llama_json(config) | {
-        "architectures": ["LlamaForCausalLMEagle3"],
+        "architectures": [eagle3.architecture(config, "LlamaForCausalLMEagle3")],
         "num_aux_hidden_states": config.num_aux,
         "target_hidden_size": config.target_hidden_size,
         "eagle_config": nested,

@@ -27,12 +27,7 @@ def compare(
     depth: Annotated[
         int | None, typer.Option("--depth", min=1, help="Only the first steps. [dim]Default: all in common.[/dim]")
     ] = None,
-    thresholds: Annotated[
-        Path | None,
-        typer.Option(
-            "--thresholds", metavar="FILE", help="TOML with limits. [dim]Default: the nearest pyproject.toml.[/dim]"
-        ),
-    ] = None,
+    thresholds: options.Thresholds = None,
     json: options.Json = False,
     debug: Debug = False,
 ) -> None:

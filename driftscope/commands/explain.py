@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,12 +22,7 @@ def explain(
     code: Annotated[
         str | None, typer.Argument(metavar="[CODE]", help="Code of a finding, such as DS101.", show_default=False)
     ] = None,
-    thresholds: Annotated[
-        Path | None,
-        typer.Option(
-            "--thresholds", metavar="FILE", help="TOML with limits. [dim]Default: the nearest pyproject.toml.[/dim]"
-        ),
-    ] = None,
+    thresholds: options.Thresholds = None,
     json: options.Json = False,
     debug: Debug = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -39,6 +40,14 @@ Revision = Annotated[
 TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Let the target's repository run its own code.", rich_help_panel=PLACES),
+]
+Thresholds = Annotated[
+    Path | None,
+    typer.Option(
+        "--thresholds",
+        metavar="FILE",
+        help="TOML with limits of findings. [dim]Default: the nearest pyproject.toml.[/dim]",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of tables.")]
 

@@ -13,7 +13,8 @@ import typer
 from rich.text import Text
 
 from driftscope.commands import options
-from driftscope.commands.guard import Debug, print_json, state
+from driftscope.commands.content import run_content
+from driftscope.commands.guard import FAILED, Debug, fail, print_json, state
 from driftscope.errors import RunError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -53,6 +54,10 @@ def probe(
         typer.Option(
             "--prompts", help="Prompts: JSONL, text or a chat file. [dim]Default: the 48 that are shipped.[/dim]"
         ),
+    ] = None,
+    chat_template: Annotated[
+        Path | None,
+        typer.Option("--chat-template", help="Jinja file to use instead of the target's own chat template."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -100,6 +105,16 @@ def probe(
             rich_help_panel=MEASUREMENT,
         ),
     ] = None,
+    probe_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--probe-option",
+            metavar="PROBE.OPTION=VALUE",
+            help="An option of a probe, such as noise.alphas=0.1,0.5; can be repeated.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = None,
+    thresholds: options.Thresholds = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=MEASUREMENT)] = 0,
     aux: options.Aux = None,
     carry: options.Carry = None,
@@ -124,16 +139,24 @@ def probe(
     """Measure from which step on a drafter drifts, and how.
 
     The target continues each prompt once; then the drafter runs from every position of that text.
-    Prints a verdict, a table with a row per step, and how the checkpoint was read. All rows stay in the run folder.
-    Exit code 0: it measured, 2: it could not.
+    Prints a verdict, a table with a row per step, findings, and how the checkpoint was read. All rows stay in the run
+    folder. Exit code 0: nothing found, 1: findings (`driftscope explain`; DS3xx are notes), 2: it could not be measured.
     """
+    from driftscope.findings import assess, load, save
     from driftscope.naming import fresh_run
     from driftscope.progress import stderr_progress
 
     switches = options.overrides(aux, carry, rope_theta, settings)
     sinks = options.sink(sink)
+    limits = load(thresholds)
     folder = _folder(checkpoint, out, resume) if out or resume else fresh_run(checkpoint)
     chosen: dict[str, Any] = {"probes": _known(probes)} if probes is not None else {}
+    if chat_template is not None:
+        chosen["chat_template"] = chat_template
+    if probe_option:
+        from driftscope.probes.options import parse_options
+
+        chosen["options"] = parse_options(probe_option)
     state(context).run = folder
 
     # Libraries print as they please: stdout is for the result.
@@ -164,16 +187,23 @@ def probe(
                 progress=progress,
                 **chosen,
             )
-            summary = run.summary(depth)
+            progress.message("looking for findings")
+            assessment = assess(run, limits, depth=depth)
+            save(run, assessment)
     if json:
-        print_json(summary)
-        return
-    from driftscope.terminal import render_run, stdout_console
+        print_json(run_content(run, assessment, depth))
+    else:
+        from driftscope.terminal import render_run, stdout_console
 
-    console = stdout_console()
-    render_run(run, console, depth)
-    again = ("  (print it again: driftscope show ", "dim"), (str(folder), "dim"), (")", "dim")
-    console.print(Text.assemble(("\nrun folder  ", "dim"), str(folder), *again), soft_wrap=True)
+        console = stdout_console()
+        render_run(run, console, depth, assessment=assessment)
+        again = ("  (print it again: driftscope show ", "dim"), (str(folder), "dim"), (")", "dim")
+        console.print(Text.assemble(("\nrun folder  ", "dim"), str(folder), *again), soft_wrap=True)
+    if assessment.exit_code == FAILED:
+        from driftscope.findings.view import summary_line
+
+        fail(summary_line(assessment), kind="no verdict")
+    raise typer.Exit(assessment.exit_code)
 
 
 def _folder(checkpoint: str, out: Path | None, resume: bool) -> Path:

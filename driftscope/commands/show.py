@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from driftscope.commands import options
+from driftscope.commands.content import run_content
 from driftscope.commands.guard import Debug, print_json
 
 
@@ -20,16 +21,19 @@ def show(
         Literal["drafted", "text"],
         typer.Option("--feed", help="Table of the chains that embed their own tokens, or the text's."),
     ] = "drafted",
+    thresholds: options.Thresholds = None,
     json: options.Json = False,
     debug: Debug = False,
 ) -> None:
     """Print a run again, as `driftscope probe` did."""
+    from driftscope.findings import assess
     from driftscope.run import Run
 
     run = Run.open(folder)
+    assessment = assess(run, thresholds, depth=depth)
     if json:
-        print_json(run.summary(depth))
+        print_json(run_content(run, assessment, depth))
         return
     from driftscope.terminal import render_run, stdout_console
 
-    render_run(run, stdout_console(), depth, feed)
+    render_run(run, stdout_console(), depth, feed, assessment)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
+_ROUNDING = 1e-9
 Direction = Literal["up", "down", "none", "unknown"]
 
 
@@ -34,7 +35,8 @@ class Effect:
         low, high = self.interval.low, self.interval.high
         if low is None or high is None:
             return "unknown"
-        return "up" if low > self.null else "down" if high < self.null else "none"
+        # Equal runs differ by rounding.
+        return "up" if low > self.null + _ROUNDING else "down" if high < self.null - _ROUNDING else "none"
 
 
 @dataclass(frozen=True)

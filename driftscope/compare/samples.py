@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.findings.noise_sums import noise_sums
 from driftscope.run import Run
 from driftscope.stats.contrasts import Figure, log_half_point, ratio, relative
 from driftscope.stats.intervals import Floats
@@ -24,6 +24,8 @@ class Quantity:
     """One figure. On a `log` scale differences are factors."""
 
     name: str
+    short: str
+    """For tables."""
     label: str
     unit: str
     """`x`, `share`, `tokens`, `share a step`, `alpha`."""
@@ -74,22 +76,33 @@ def _drift(figures: FeedFigures, prompts: Sequence[str], depth: int) -> list[Sam
     own = means.get("excess/self_generated")
     sink = means.get("mass/sink")
     columns: list[tuple[Quantity, Floats | None]] = [
-        (Quantity("growth", f"norm growth {at}", "x", "log", "lower", True), _last(means.get("log_growth"))),
         (
-            Quantity("matched_growth", f"matched growth {at}", "x", "log", "lower"),
+            Quantity("growth", "norm growth", f"norm growth {at}", "x", "log", "lower", True),
+            _last(means.get("log_growth")),
+        ),
+        (
+            Quantity("matched_growth", "matched growth", f"matched growth {at}", "x", "log", "lower"),
             _last(means.get("log_matched_growth")),
         ),
         (
-            Quantity("displacement", f"displacement {at}", "share", "plain", "lower", True),
+            Quantity("displacement", "displacement", f"displacement {at}", "share", "plain", "lower", True),
             _last(means.get("displacement")),
         ),
         (
-            Quantity("self_excess_slope", "slope of the self-generated excess", "share a step", "plain", "lower", True),
+            Quantity(
+                "self_excess_slope",
+                "self excess slope",
+                "slope of the self-generated excess",
+                "share a step",
+                "plain",
+                "lower",
+                True,
+            ),
             None if own is None or depth < 3 else stats.slope(own),
         ),
-        (Quantity("self_excess", f"self-generated excess {at}", "share", "plain", "lower"), _last(own)),
+        (Quantity("self_excess", "self excess", f"self-generated excess {at}", "share", "plain", "lower"), _last(own)),
         (
-            Quantity("sink_change", f"change of the sink's mass {at}", "share"),
+            Quantity("sink_change", "sink change", f"change of the sink's mass {at}", "share"),
             None if sink is None else sink[:, -1] - sink[:, 0],
         ),
     ]
@@ -105,13 +118,23 @@ def _acceptance(figures: FeedFigures, prompts: Sequence[str]) -> list[Sample]:
     accepted, reached, anchors = figures.accepted, figures.reached, figures.anchors
     columns = [
         (
-            Quantity("anchor_mean", "accepted length, anchor mean", "tokens", better="higher"),
+            Quantity("anchor_mean", "anchor mean", "accepted length, anchor mean", "tokens", better="higher"),
             accepted.sum(1),
             anchors[:, 0],
         ),
-        (Quantity("acceptance_1", "acceptance at step 1", "share", better="higher"), accepted[:, 0], anchors[:, 0]),
         (
-            Quantity("acceptance_later", "conditional acceptance from step 2 on", "share", better="higher"),
+            Quantity("acceptance_1", "acceptance, step 1", "acceptance at step 1", "share", better="higher"),
+            accepted[:, 0],
+            anchors[:, 0],
+        ),
+        (
+            Quantity(
+                "acceptance_later",
+                "acceptance, later",
+                "conditional acceptance from step 2 on",
+                "share",
+                better="higher",
+            ),
             accepted[:, 1:].sum(1),
             reached[:, 1:].sum(1),
         ),
@@ -137,7 +160,14 @@ def _served(rows: pd.DataFrame, prompts: Sequence[str], depth: int) -> list[Samp
         total[place], rounds[place] = walk.total, walk.rounds
     return [
         Sample(
-            Quantity("served", f"served length at {depth} drafted tokens", "tokens", better="higher", key=True),
+            Quantity(
+                "served",
+                "served length",
+                f"served length at {depth} drafted tokens",
+                "tokens",
+                better="higher",
+                key=True,
+            ),
             (total, rounds),
         )
     ]
@@ -157,36 +187,25 @@ def _agreement(rows: pd.DataFrame, prompts: Sequence[str], depth: int) -> list[S
         for table, step in ((matches, depth), (anchors, depth), (matches, 1), (anchors, 1))
     )
     label = f"text-fed agreement kept at step {depth}"
-    return [Sample(Quantity("agreement_kept", label, "share", better="higher", key=True), parts, relative)]
+    return [
+        Sample(Quantity("agreement_kept", "agreement kept", label, "share", better="higher", key=True), parts, relative)
+    ]
 
 
 def _noise(run: Run, prompts: Sequence[str]) -> list[Sample]:
     """Accepted length kept under noise on the state, and the alpha at which half is lost."""
-    if "noise" not in run.probes:
+    noise = noise_sums(run, prompts)
+    if noise is None:
         return []
-    from driftscope.figures.grids import lengths, prompts_and_depth, variant
-    from driftscope.figures.noise import CLEAN as UNDISTURBED
-
-    steps, variants = (run.table(name, probe="noise") for name in ("steps", "variants"))
-    reference = variant(steps, UNDISTURBED)
-    if reference.empty:
-        return []
-    _, depth = prompts_and_depth(reference)
-    levels: dict[float, list[str]] = {}
-    for name, text, kind in zip(variants["variant"], variants["parameters"], variants["kind"], strict=True):
-        told = json.loads(text)
-        if kind == "intervention" and told["site"] == "state" and told["steps"] == "every" and told["alpha"] > 0:
-            levels.setdefault(float(told["alpha"]), []).append(str(name))
-    base = lengths(reference, prompts, depth)["anchor_mean"]
-    found, all_parts = [], [*base]
-    for alpha, names in sorted(levels.items()):
-        seeds = [lengths(variant(steps, name), prompts, depth)["anchor_mean"] for name in names]
-        parts = tuple(np.sum([seed[place] for seed in seeds], axis=0) for place in (0, 1))
-        all_parts += parts
-        label = f"accepted length kept under state noise {alpha:g}"
-        found.append(Sample(Quantity(f"noise_{alpha:g}", label, "share", better="higher"), (*parts, *base), relative))
-    half = Quantity("noise_half_point", "state noise that costs half the length", "alpha", "log", "higher", True)
-    return [*found, Sample(half, tuple(all_parts), log_half_point(sorted(levels)))] if levels else found
+    found = []
+    for alpha, parts in noise.levels.items():
+        short, label = f"noise {alpha:g} kept", f"accepted length kept under state noise {alpha:g}"
+        quantity = Quantity(f"noise_{alpha:g}", short, label, "share", better="higher")
+        found.append(Sample(quantity, (*parts, *noise.reference), relative))
+    half = Quantity(
+        "noise_half_point", "noise half-point", "state noise that costs half the length", "alpha", "log", "higher", True
+    )
+    return [*found, Sample(half, noise.parts, log_half_point(list(noise.levels)))]
 
 
 def _last(values: Floats | None) -> Floats | None:

@@ -14,63 +14,72 @@ FOUR = "For these four checkpoints"
 COVERAGE = "the intervals cover prompts, not training runs"
 
 
-def change(effect: Effect, *, bare: bool = False) -> str:
-    """`by +0.12 (95% +0.08 to +0.15)`, or `by a factor of 0.56 (...)` on the log scale."""
+def change(part: Compared, effect: Effect, *, bare: bool = False) -> str:
+    """`by +0.12 (95% +0.08 to +0.15)`, or `by a factor of 0.56 (...)` on the log scale; `bare` is `+0.12, 95% ...`."""
     factor = effect.null == 1.0
-    sign = not factor
-    text = plain(effect.interval.mean, sign=sign)
-    if not bare:
-        text = f"by a factor of {text}" if factor else f"by {text}"
-    low, high = effect.interval.low, effect.interval.high
-    if low is None or high is None:
-        return text
-    return f"{text} (95% {plain(low, sign=sign)} to {plain(high, sign=sign)})"
+    digits = 3 if part.quantity.unit == "share a step" else 2
+    mean, low, high = (
+        None if value is None else plain(value, digits, sign=not factor)
+        for value in (effect.interval.mean, effect.interval.low, effect.interval.high)
+    )
+    ends = "" if low is None or high is None else f"95% {low} to {high}"
+    if bare:
+        return ", ".join(filter(None, (f"{'x' if factor else ''}{mean}", ends)))
+    return f"by {'a factor of ' if factor else ''}{mean}" + (f" ({ends})" if ends else "")
 
 
 def one_switch(part: Compared, factor: str, effect: Effect) -> str:
     """The effect of one switch between two checkpoints."""
-    return f"{_clause(FACTORS[factor], part, effect)}."
+    return f"{_capital(_clause(FACTORS[factor], part, effect))}."
 
 
 def factorial(part: Compared) -> str:
     """Simple effects where the switches interact, otherwise the average of each over the other."""
     label = part.quantity.label
     joint = part.effect("interaction")
-    main = {name: part.effect(name) for name in FACTORS}
-    if joint is None or any(effect is None for effect in main.values()):
-        missing = "not measured in all four, or beyond the range in one"
-        return f"{label[0].upper()}{label[1:]}: no effects; {missing}."
+    main = [(FACTORS[name], part.effect(name)) for name in FACTORS]
+    told = [(name, effect) for name, effect in main if effect is not None]
+    if joint is None or len(told) < len(main):
+        return f"{_capital(label)} has no effects: not measured in all four, or beyond the range in one."
     if joint.direction == "unknown":
-        return f"{label[0].upper()}{label[1:]}: no effect can be told from chance without intervals, which need {MIN_PROMPTS} prompts."
+        return f"{_capital(label)}: without intervals, which need {MIN_PROMPTS} prompts, no effect can be told from chance."
     if joint.direction != "none":
-        post = [part.effect("carry", given) for given in (WITHOUT, WITH)]
-        own = [part.effect("fc_norm", given) for given in (PRE, POST)]
-        if None not in (*post, *own):
-            return (
-                f"The two do not add up on {label} (interaction {change(joint, bare=True)}): post-norm changes it"
-                f" {change(post[0])} without FC-norm and {change(post[1])} with it, FC-norm {change(own[0])} under the"  # type: ignore[arg-type]
-                f" pre-norm carry and {change(own[1])} under the post-norm one."  # type: ignore[arg-type]
-            )
-    clauses = [_clause(FACTORS[name], part, effect) for name, effect in main.items() if effect is not None]
-    moved = [effect for effect in main.values() if effect is not None and effect.direction in ("up", "down")]
-    if not moved:
-        return f"No effect on {label} can be told: {_held(main['fc_norm'], 'FC-norm')}, {_held(main['carry'], 'post-norm')}, and {_held(joint, 'the interaction')}."
-    return f"{listed(clauses)}; {_held(joint, 'the interaction')}."
+        simple = {(effect.name, effect.given): change(part, effect) for effect in part.effects}
+        return (
+            f"The two do not add up on {label} (interaction {change(part, joint, bare=True)}): post-norm changes it"
+            f" {simple['carry', WITHOUT]} without FC-norm and {simple['carry', WITH]} with it, FC-norm"
+            f" {simple['fc_norm', PRE]} under the pre-norm carry and {simple['fc_norm', POST]} under the post-norm one."
+        )
+    if any(effect.direction in ("up", "down") for _, effect in told):
+        clauses = listed([_clause(name, part, effect) for name, effect in told])
+        return f"{_capital(clauses)}; {_held('the interaction', part, joint)}."
+    held = [_held(name, part, effect) for name, effect in (*told, ("the interaction", joint))]
+    return f"No effect on {label} can be told: {listed(held)}."
 
 
-def _held(effect: Effect | None, name: str) -> str:
-    assert effect is not None
-    return f"{name} {change(effect, bare=True)} holds {effect.null:g}"
+def _held(name: str, part: Compared, effect: Effect) -> str:
+    return f"{name} ({change(part, effect, bare=True)}) holds {effect.null:g}"
 
 
 def _clause(name: str, part: Compared, effect: Effect) -> str:
     label = part.quantity.label
     if effect.direction == "unknown":
-        return f"{name}: {label} changes {change(effect)}, without an interval"
+        return f"{name} changes {label} {change(part, effect)}, without an interval to tell it from chance"
     if effect.direction == "none":
-        return f"no effect of {name} on {label} can be told ({change(effect, bare=True)} holds {effect.null:g})"
+        return f"no effect of {name} on {label} can be told ({change(part, effect, bare=True)}, holds {effect.null:g})"
     verb = "raises" if effect.direction == "up" else "lowers"
-    return f"{name} {verb} {label} {change(effect)}"
+    return f"{name} {verb} {label} {change(part, effect)}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _sized(part: Compared, effect: Effect) -> str:
+    """`norm growth (x0.28)`, for the headline."""
+    factor = effect.null == 1.0
+    digits = 3 if part.quantity.unit == "share a step" else 2
+    return f"{part.quantity.label} ({'x' if factor else ''}{plain(effect.interval.mean, digits, sign=not factor)})"
 
 
 def headline(design: Design, compared: Sequence[Compared], runs: Sequence[str]) -> str:
@@ -110,7 +119,7 @@ def _answer(name: str, compared: Sequence[Compared]) -> str:
             if directions & {"up", "down"}:
                 moved["depends"].append(part.quantity.label)
         elif main.direction in ("up", "down"):
-            moved["raises" if main.direction == "up" else "lowers"].append(part.quantity.label)
+            moved["raises" if main.direction == "up" else "lowers"].append(_sized(part, main))
     clauses = [f"{verb} {listed(labels)}" for verb, labels in moved.items() if labels and verb != "depends"]
     if moved["depends"]:
         other = "FC-norm" if name == "carry" else "the carry"
@@ -123,7 +132,7 @@ def _moved(compared: Sequence[Compared], runs: Sequence[str]) -> dict[str, list[
     for part in compared:
         effect = part.differences.get(runs[1])
         if part.quantity.key and effect is not None and effect.direction in ("up", "down"):
-            moved["raises" if effect.direction == "up" else "lowers"].append(part.quantity.label)
+            moved["raises" if effect.direction == "up" else "lowers"].append(_sized(part, effect))
     return moved
 
 

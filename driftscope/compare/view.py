@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +15,8 @@ from driftscope.findings.words import counted, plain
 from driftscope.stats.intervals import Interval
 
 _GOOD, _BAD = "green", "yellow"
+_WIDE = 100
+"""Below it intervals break between their ends."""
 _EFFECTS = {
     ("fc_norm", PRE): "FC-norm\npre-norm",
     ("fc_norm", POST): "FC-norm\npost-norm",
@@ -28,18 +30,19 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
     """The answer, the figures of every run, effects or differences, and a sentence per quantity."""
     title = f"{counted(len(comparison.runs), 'drafter')} of {comparison.target}"
     console.print(Panel(Text(comparison.headline, "bold"), title=Text(title), title_align="left", padding=(0, 1)))
-    about = f"{counted(comparison.prompts, 'prompt')}, {comparison.depth} steps; 95% intervals over prompts"
-    console.print(Text(f"\n{about}, the same ones resampled for all", "dim"))
-    console.print(_values(comparison))
+    about = f"{counted(comparison.prompts, 'prompt')}, {comparison.depth} steps"
+    console.print(Text(f"\n{about}; below each figure its 95% interval over prompts, resampled alike for all", "dim"))
+    between = ".." if console.width >= _WIDE else " to "
+    console.print(_values(comparison, between))
     if comparison.design.kind == "factorial":
         console.print(Text("Effects: of each switch under both settings of the other", "bold"))
-        console.print(_effects(comparison))
+        console.print(_effects(comparison, between))
     elif any(part.differences for part in comparison.compared):
         console.print(Text(f"Differences to {comparison.runs[0]}", "bold"))
-        console.print(_differences(comparison))
+        console.print(_differences(comparison, between))
     if any(part.effects or part.differences for part in comparison.compared):
         console.print(_legend())
-    sentences = [part.sentence for part in comparison.compared if part.sentence]
+    sentences = [part.sentence for part in comparison.compared if part.sentence and part.quantity.key]
     if sentences:
         console.print(Text(f"\n{_scope(comparison)}", "bold"))
         console.print(_bullets(sentences, ""))
@@ -56,54 +59,58 @@ def _scope(comparison: Comparison) -> str:
 
 def _table() -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("", overflow="fold")
+    table.add_column("", no_wrap=True)
     return table
 
 
-def _values(comparison: Comparison) -> Table:
+def _values(comparison: Comparison, between: str) -> Table:
     table = _table()
     for name, (fc_norm, post) in zip(comparison.runs, comparison.design.cells, strict=True):
-        told = " + ".join(word for word, on in zip(FACTORS.values(), (fc_norm, post), strict=True) if on) or "neither"
-        table.add_column(f"{name}\n{told if told != name else ''}", justify="right", overflow="fold")
+        held = [word for word, on in zip(FACTORS.values(), (fc_norm, post), strict=True) if on]
+        told = "both" if len(held) == 2 else held[0] if held else "neither"
+        table.add_column(f"{name}\n{told}", justify="right", overflow="fold")
     for part in comparison.compared:
-        table.add_row(part.quantity.label, *(_value(part, part.values.get(name)) for name in comparison.runs))
+        table.add_row(part.quantity.short, *(_value(part, part.values.get(name), between) for name in comparison.runs))
     return table
 
 
-def _effects(comparison: Comparison) -> Table:
+def _effects(comparison: Comparison, between: str) -> Table:
     table = _table()
     shown = [part for part in comparison.compared if part.effects]
     for header in _EFFECTS.values():
         table.add_column(header, justify="right")
     for part in shown:
-        cells = [_effect(part, part.effect(name, given), judge=name != "interaction") for name, given in _EFFECTS]
-        table.add_row(part.quantity.label, *cells)
+        cells = [
+            _effect(part, part.effect(name, given), between, judge=name != "interaction") for name, given in _EFFECTS
+        ]
+        table.add_row(part.quantity.short, *cells)
     return table
 
 
-def _differences(comparison: Comparison) -> Table:
+def _differences(comparison: Comparison, between: str) -> Table:
     table = _table()
     for name in comparison.runs[1:]:
         table.add_column(name, justify="right", overflow="fold")
     for part in comparison.compared:
         if part.differences:
             table.add_row(
-                part.quantity.label, *(_effect(part, part.differences.get(name)) for name in comparison.runs[1:])
+                part.quantity.label,
+                *(_effect(part, part.differences.get(name), between) for name in comparison.runs[1:]),
             )
     return table
 
 
-def _value(part: Compared, interval: Interval | None) -> Text:
+def _value(part: Compared, interval: Interval | None, between: str) -> Text:
     if interval is None:
         return Text("-", "dim")
     unit = "x" if part.quantity.unit == "x" else ""
     text = Text(plain(interval.mean, _digits(part)) + unit)
     if interval.low is not None and interval.high is not None:
-        text.append(f"\n{plain(interval.low, _digits(part))} to {plain(interval.high, _digits(part))}", "dim")
+        text.append(f"\n{plain(interval.low, _digits(part))}{between}{plain(interval.high, _digits(part))}", "dim")
     return text
 
 
-def _effect(part: Compared, effect: Effect | None, *, judge: bool = True) -> Text:
+def _effect(part: Compared, effect: Effect | None, between: str, *, judge: bool = True) -> Text:
     if effect is None:
         return Text("-", "dim")
     factor = effect.null == 1.0
@@ -119,7 +126,7 @@ def _effect(part: Compared, effect: Effect | None, *, judge: bool = True) -> Tex
     text = Text(f"{times}{plain(effect.interval.mean, digits, sign=sign)}", style)
     if effect.interval.low is not None and effect.interval.high is not None:
         ends = (plain(end, digits, sign=sign) for end in (effect.interval.low, effect.interval.high))
-        text.append(f"\n{' to '.join(ends)}", "dim")
+        text.append(f"\n{between.join(ends)}", "dim")
     return text
 
 
@@ -127,15 +134,13 @@ def _digits(part: Compared) -> int:
     return 3 if part.quantity.unit == "share a step" else 2
 
 
-def _legend() -> Group:
-    return Group(
-        Text.assemble(
-            ("x is a factor, + and - a difference; ", "dim"),
-            ("green", f"bold {_GOOD}"),
-            (" better, ", "dim"),
-            ("yellow", f"bold {_BAD}"),
-            (" worse, dim where the interval holds no change.", "dim"),
-        )
+def _legend() -> Text:
+    return Text.assemble(
+        ("x is a factor, + and - a difference; ", "dim"),
+        ("green", f"bold {_GOOD}"),
+        (" better, ", "dim"),
+        ("yellow", f"bold {_BAD}"),
+        (" worse, dim where the interval holds no change", "dim"),
     )
 
 

@@ -18,6 +18,8 @@ class Window:
     """Keys at rows > r - size are visible to row r; None is full attention."""
     keep: int = 0
     """The first `keep` rows stay visible behind the window (the sink, or a whole system prompt)."""
+    fresh: bool = False
+    """The draft KV starts empty every round: a chain sees its own rows only, a row of the prefix pass only itself."""
 
     def visible(self, query_rows: Int[Tensor, " q"], key_rows: Int[Tensor, "..."]) -> Bool[Tensor, "q key"]:
         """key_rows is [key], or [q, key] where every query has keys of its own."""
@@ -32,7 +34,14 @@ class Prefix:
     """Keys and values of one layer made from real target features, one entry per row."""
 
     keys: Float[Tensor, "kv_head row dim"]
-    values: Float[Tensor, "kv_head row dim"]
+    values: Float[Tensor, "kv_head row value_dim"]
+
+    @classmethod
+    def like(
+        cls, key: Float[Tensor, "row kv_head dim"], value: Float[Tensor, "row kv_head value_dim"], rows: int
+    ) -> Prefix:
+        """Room for `rows` rows of such keys and values."""
+        return cls(*(part.new_empty((part.shape[1], rows, part.shape[2])) for part in (key, value)))
 
 
 @dataclass
@@ -45,24 +54,34 @@ class ChainMemory:
     windows: list[Window]
     """Per layer."""
     own_keys: list[list[Float[Tensor, "anchor kv_head dim"]]] = field(default_factory=list)
-    own_values: list[list[Float[Tensor, "anchor kv_head dim"]]] = field(default_factory=list)
+    own_values: list[list[Float[Tensor, "anchor kv_head value_dim"]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.own_keys = [[] for _ in self.prefix]
         self.own_values = [[] for _ in self.prefix]
 
 
+def probabilities(
+    scores: Float[Tensor, "*batch head query key"], sink_logits: Float[Tensor, " head"] | None
+) -> Float[Tensor, "*batch head query key"]:
+    """Softmax over the keys; learned sink logits take part in it and are cut off again."""
+    if sink_logits is None:
+        return scores.softmax(-1)
+    column = sink_logits.float()[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, column], -1).softmax(-1)[..., :-1]
+
+
 def chain_attention(
     query: Float[Tensor, "anchor head dim"],
     key: Float[Tensor, "anchor kv_head dim"],
-    value: Float[Tensor, "anchor kv_head dim"],
+    value: Float[Tensor, "anchor kv_head value_dim"],
     memory: ChainMemory,
     layer: int,
     *,
     scaling: float,
     site: Callable[[Tensor], Tensor],
     sink_logits: Float[Tensor, " head"] | None = None,
-) -> Float[Tensor, "anchor head dim"]:
+) -> Float[Tensor, "anchor head value_dim"]:
     """Attention of one step for all anchors at once.
 
     The probabilities, [anchor, head, prefix row then own step 1..k], pass through `site`, so that what a hook writes there
@@ -87,23 +106,20 @@ def chain_attention(
     key_rows = torch.arange(rows, device=query.device)
     query_rows = memory.anchors + steps - 1
     seen = (key_rows < memory.anchors[:, None]) & window.visible(query_rows, key_rows)
+    if window.fresh:
+        seen = torch.zeros_like(seen)
     scores = torch.cat([far, near], -1).float().mul_(scaling)
     scores[..., :rows].masked_fill_(~seen, float("-inf"))
     if window.size is not None:
         own_rows = memory.anchors[:, None] + torch.arange(steps, device=query.device)
         scores[..., rows:].masked_fill_(~window.visible(query_rows, own_rows), float("-inf"))
-    scores = scores.view(heads, anchors, rows + steps)
-    if sink_logits is None:
-        weights = scores.softmax(-1)
-    else:
-        column = sink_logits.float().view(heads, 1, 1).expand(heads, anchors, 1)
-        weights = torch.cat([scores, column], -1).softmax(-1)[..., :-1]
+    weights = probabilities(scores.view(heads, anchors, rows + steps), sink_logits)
     weights = site(weights.transpose(0, 1)).to(value.dtype)  # [anchor, head, key]
 
     weights = weights.transpose(0, 1).reshape(kv_heads, groups * anchors, rows + steps)
-    mixed = (weights[..., :rows] @ prefix.values).view(kv_heads, groups, anchors, dim).permute(2, 0, 1, 3)
+    mixed = (weights[..., :rows] @ prefix.values).view(kv_heads, groups, anchors, value.shape[-1]).permute(2, 0, 1, 3)
     own = weights[..., rows:].view(kv_heads, groups, anchors, steps).permute(2, 0, 1, 3)
-    return (mixed + own @ own_values).reshape(anchors, heads, dim)
+    return (mixed + own @ own_values).flatten(1, 2)
 
 
 def causal_attention(
@@ -114,7 +130,7 @@ def causal_attention(
     *,
     scaling: float,
     sink_logits: Float[Tensor, " head"] | None = None,
-) -> tuple[Float[Tensor, "row head dim"], Float[Tensor, "row head key"]]:
+) -> tuple[Float[Tensor, "row head value_dim"], Float[Tensor, "row head key"]]:
     """Attention of the prefix rows `rows` over all rows up to themselves: outputs and float32 probabilities."""
     count, heads, dim = query.shape
     kv_heads = prefix.keys.shape[0]
@@ -125,12 +141,10 @@ def causal_attention(
     query_rows = torch.arange(rows.start, end, device=query.device)
     key_rows = torch.arange(end, device=query.device)
     seen = (key_rows <= query_rows[:, None]) & window.visible(query_rows, key_rows)
+    if window.fresh:
+        seen = key_rows == query_rows[:, None]
     scores.masked_fill_(~seen, float("-inf"))
-    if sink_logits is None:
-        weights = scores.softmax(-1)
-    else:
-        column = sink_logits.float().view(heads, 1, 1).expand(heads, count, 1)
-        weights = torch.cat([scores, column], -1).softmax(-1)[..., :-1]
+    weights = probabilities(scores, sink_logits)
     folded_weights = weights.to(query.dtype).view(kv_heads, groups * count, end)
-    mixed = (folded_weights @ prefix.values[:, :end]).view(kv_heads, groups, count, dim)
-    return mixed.permute(2, 0, 1, 3).reshape(count, heads, dim), weights.transpose(0, 1)
+    mixed = (folded_weights @ prefix.values[:, :end]).view(kv_heads, groups, count, prefix.values.shape[-1])
+    return mixed.permute(2, 0, 1, 3).flatten(1, 2), weights.transpose(0, 1)

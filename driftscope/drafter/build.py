@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import torch
@@ -47,10 +48,14 @@ def build_drafter(
             )
     drafter = drafter.to_empty(device=device)
     # Assigned, not copied: the target's embedding and head are shared where device and dtype agree.
-    ready = {name: state[name].detach().to(device=device, dtype=dtype) for name in wanted}
+    kept = re.compile("|".join(p for layer in drafter.layers for p in layer.float32) or "^$")
+    ready = {
+        name: state[name].detach().to(device=device, dtype=torch.float32 if kept.search(name) else dtype)
+        for name in wanted
+    }
     drafter.load_state_dict(ready, assign=True)
     for layer in drafter.layers:
-        layer.rotary = type(layer.rotary)(config.rope, config.head_dim).to(device)
+        layer.restore_buffers(config, device)
     drafter.target_ids = target_ids.to(device)
     return drafter.requires_grad_(False).eval()
 

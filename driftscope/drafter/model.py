@@ -1,4 +1,4 @@
-"""The drafter: one parametric module for every published EAGLE family, described by its DrafterConfig."""
+"""The drafter: one parametric module for every published family, described by its DrafterConfig."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.drafter.attention import Window
+from driftscope.drafter.fc import FcMLP
 from driftscope.drafter.layer import Attend, DrafterLayer
 from driftscope.drafter.norms import RMSNorm
 from driftscope.drafter.site import Site
@@ -22,7 +24,7 @@ class Drafter(nn.Module):
     """
 
     layers: Any
-    """nn.ModuleList of DrafterLayer."""
+    """nn.ModuleList of DrafterLayer, or of TargetLayer where the block is the target's own decoder layer."""
     fused: Site
     state: Site
     embed: Site
@@ -52,7 +54,13 @@ class Drafter(nn.Module):
             )
         if config.fc:
             self.fc = nn.Linear(inputs, hidden, bias=config.fc_bias)
-        self.layers = nn.ModuleList(DrafterLayer(config, index) for index in range(config.num_layers))
+        if config.fc_mlp:
+            self.fc_mlp = FcMLP(config)
+        if config.layer_form == "mtp":
+            self.enorm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
+            self.hnorm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
+        layer = DrafterLayer if config.layer_config is None else target_layer()
+        self.layers = nn.ModuleList(layer(config, index) for index in range(config.num_layers))
         if config.final_norm or config.carry == "post":
             self.norm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
         self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
@@ -68,8 +76,10 @@ class Drafter(nn.Module):
         )
         self.step_sites: tuple[str, ...] = (
             "state",
-            *(("embed", "embed_norm", "state_norm") if config.layer_form == "eagle3" else ("embed", "layer_input")),
-            *(f"layers.{j}.{name}" for j in range(config.num_layers) for name in DrafterLayer.SITES),
+            "embed",
+            *(() if config.layer_form == "eagle1" else ("embed_norm", "state_norm")),
+            *(() if config.layer_form == "eagle3" else ("layer_input",)),
+            *(f"layers.{layer.index}.{name}" for layer in self.layers for name in layer.SITES),
             "residual",
             *(("final_norm",) if hasattr(self, "norm") else ()),
             "carry",
@@ -101,11 +111,14 @@ class Drafter(nn.Module):
         token_ids: Int[Tensor, " row"],
         positions: Int[Tensor, " row"],
         attend: Attend,
-    ) -> Float[Tensor, "row hidden"]:
-        """The residual after the last layer."""
+    ) -> Float[Tensor, "row out"]:
+        """The residual after the last layer, [row, hidden]; of a wide output [row, 2 hidden]."""
         config = self.config
         state = self.state(state)
-        embed = self.embed(self.embed_tokens(token_ids) * config.embed_scale)
+        embed = self.embed_tokens(token_ids) * config.embed_scale
+        if config.mask_first_embed:
+            embed = embed.masked_fill((positions == 0)[:, None], 0)
+        embed = self.embed(embed)
         first = self.layers[0]
         if config.layer_form == "eagle3":
             embed = self.embed_norm(first.input_layernorm(embed))
@@ -115,33 +128,46 @@ class Drafter(nn.Module):
             attention_input = torch.cat(pair if config.embed_first else pair[::-1], -1)
             residual = normed if config.residual == "normed" else state
         else:
+            if config.layer_form == "mtp":
+                embed, state = self.embed_norm(self.enorm(embed)), self.state_norm(self.hnorm(state))
             pair = [embed, state] if config.embed_first else [state, embed]
-            residual = self.layer_input(self.fc(torch.cat(pair, -1)))
-            attention_input = first.input_layernorm(residual) if hasattr(first, "input_layernorm") else residual
+            combined = self.fc(torch.cat(pair, -1))
+            if config.fc_mlp:
+                combined = combined + self.fc_mlp(combined, embed)
+            residual = self.layer_input(combined)
+            attention_input = first.read(residual)
         for layer in self.layers:
             if layer.index > 0:
-                attention_input = getattr(layer, config.later_layer_norm)(residual)
+                attention_input = layer.read(residual)
             residual = layer(attention_input, residual, positions, attend)
         return self.residual(residual)
 
-    def finish(self, residual: Float[Tensor, "row hidden"]) -> tuple[Tensor, Tensor]:
+    def finish(self, residual: Float[Tensor, "row out"]) -> tuple[Tensor, Tensor]:
         """carry [row, hidden] and logits [row, draft_vocab] of a step."""
         carry, top = self.leave(residual)
         carry = self.carry(carry)
         return carry, self.logits(self.lm_head(top) * self.config.logit_scale)
 
-    def leave(self, residual: Float[Tensor, "row hidden"]) -> tuple[Tensor, Tensor]:
+    def leave(self, residual: Float[Tensor, "row out"]) -> tuple[Tensor, Tensor]:
         """What is carried and what the head reads."""
-        normed = self.final_norm(self.norm(residual)) if hasattr(self, "norm") else residual
-        return (
-            normed if self.config.carry == "post" else residual,
-            normed if self.config.final_norm else residual,
-        )
+        first, second = residual.chunk(2, -1) if self.config.wide_output else (residual, residual)
+        normed = self.final_norm(self.norm(first)) if hasattr(self, "norm") else first
+        carried = {"pre": first, "post": normed, "second": second}
+        return carried[self.config.carry], normed if self.config.final_norm else first
+
+    @property
+    def windows(self) -> list[Window]:
+        """Per layer, what the config lets a query see."""
+        config = self.config
+        sizes = config.sliding_window or (None,) * config.num_layers
+        if config.draft_kv == "step":
+            sizes = (1,) * config.num_layers
+        return [Window(size, fresh=config.draft_kv == "round") for size in sizes]
 
     @property
     def learned_sinks(self) -> bool:
         """Whether attention rows may sum to less than 1."""
-        return False
+        return any(layer.sink_logits is not None for layer in self.layers)
 
     @property
     def device(self) -> torch.device:
@@ -150,3 +176,10 @@ class Drafter(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.lm_head.weight.dtype
+
+
+def target_layer() -> Any:
+    """TargetLayer, whose module takes long to import and is seldom needed."""
+    from driftscope.drafter.target_layer import TargetLayer
+
+    return TargetLayer

@@ -19,6 +19,8 @@ class Rotary(nn.Module):
         self.size = int(head_dim * rope.partial)
         scaling = dict(rope.scaling or {})
         kind = scaling.pop("rope_type", None) or scaling.pop("type", None) or "default"
+        # vLLM's name for YaRN with DeepSeek's mscale, which transformers reads off the same keys.
+        kind = {"deepseek_yarn": "yarn"}.get(kind, kind)
         config = LlamaConfig(
             hidden_size=self.size,
             num_attention_heads=1,

@@ -11,8 +11,10 @@ from driftscope import stats
 from driftscope.figures.acceptance import acceptance_figures
 from driftscope.figures.depth import depth_figures
 from driftscope.figures.layers import layers_figures
+from driftscope.figures.length import length_figures
 from driftscope.figures.noise import noise_figures
 from driftscope.figures.pin import pin_figures
+from driftscope.figures.template import template_figures
 
 if TYPE_CHECKING:
     from driftscope.run import Run
@@ -21,9 +23,11 @@ __all__ = [
     "acceptance_figures",
     "depth_figures",
     "layers_figures",
+    "length_figures",
     "noise_figures",
     "pin_figures",
     "probe_figures",
+    "template_figures",
 ]
 
 
@@ -45,4 +49,19 @@ def probe_figures(run: Run, *, resamples: int = stats.RESAMPLES) -> dict[str, An
         found["depth"] = depth_figures(*tables, resamples=resamples)
     if "layers" in held:
         found["layers"] = layers_figures(run.table("similarity", probe="layers"), resamples=resamples)
+    if "template" in held:
+        parts = (run.table(name, probe="template") for name in ("steps", "heads", "conditions"))
+        found["template"] = template_figures(*parts, resamples=resamples)
+    if "length" in held:
+        parts = (run.table(name, probe="length") for name in ("steps", "heads", "conditions", "variants"))
+        limit = position_limit(run)
+        found["length"] = length_figures(*parts, position_limit=limit, resamples=resamples)
     return found
+
+
+def position_limit(run: Run) -> int | None:
+    """The positions that the drafter's config names; None where it names none."""
+    checkpoint = run.info.checkpoint
+    origin = checkpoint.origins.get("rope.max_position", {})
+    limit = checkpoint.switches.get("rope.max_position")
+    return None if limit is None or origin.get("source", "default") == "default" else int(limit)

@@ -16,9 +16,7 @@ LENGTHS = ("served", "anchor_mean")
 _MOVED = {"kl": "sum/kl", "flips": "sum/flip", "cos_carry": "sum/cos_clean"}
 
 
-def noise_figures(
-    steps: pd.DataFrame, variants: pd.DataFrame, *, resamples: int = stats.RESAMPLES
-) -> dict[str, Any]:
+def noise_figures(steps: pd.DataFrame, variants: pd.DataFrame, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
     """From the `steps` and `variants` rows of the probe; {} without any.
 
     `clean`: both acceptance lengths of the same anchors, undisturbed and without bonus tokens, with their denominators.

@@ -40,7 +40,8 @@ def pin_figures(steps: pd.DataFrame, heads: pd.DataFrame, *, resamples: int = st
         if drift == "drift":
             put(found, "share_from_magnitude", removed_share(slope, free_slope, resamples=resamples))
         found["length_kept"] = _kept(rows, free_rows, prompts, depth, resamples)
-        found["sentence"] = _sentence(found, drift, _idle(name, rows, free_rows, prompts, depth))
+        free_end = free["excess"][-1]["mean"] if free["excess"] else np.nan
+        found["sentence"] = _sentence(found, drift, free_end, _idle(name, rows, free_rows, prompts, depth))
         result["pins"][name.removeprefix("pin/")] = found
     return result
 
@@ -94,7 +95,7 @@ def _idle(name: str, rows: pd.DataFrame, free: pd.DataFrame, prompts: list[str],
     return bool((np.abs(pinned / own - 1) < UNCHANGED).all())
 
 
-def _sentence(found: dict[str, Any], drift: str, idle: bool) -> str:
+def _sentence(found: dict[str, Any], drift: str, free_end: float, idle: bool) -> str:
     if drift == "not measurable":
         return f"not measurable: the slope of the self-generated excess needs {stats.MIN_PROMPTS} prompts and 3 steps"
     if drift == "none":
@@ -102,12 +103,26 @@ def _sentence(found: dict[str, Any], drift: str, idle: bool) -> str:
     share = found.get("share_from_magnitude")
     if share is None:
         return "not measurable"
-    text = f"magnitude causes {share['mean']:.0%} of the self-generated excess per step"
-    if share["low"] is not None:
-        text += f" (95% {share['low']:.0%} to {share['high']:.0%})"
+    sure = share["low"] is not None
+    ends = f" (95% {_percent(share['low'])} to {_percent(share['high'])})" if sure else ""
+    if abs(share["mean"]) < 0.005 or (sure and share["low"] <= 0 <= share["high"]):
+        text = f"no share of the drift can be put down to magnitude: {_percent(share['mean'])}{ends}"
+    elif share["mean"] < 0:
+        text = (
+            f"magnitude does not cause the drift: pinned, the self-generated excess rises {-share['mean']:.0%} faster"
+        )
+    else:
+        text = f"magnitude causes {_percent(share['mean'])} of the rise of the self-generated excess{ends}"
     kept = found["length_kept"].get("anchor_mean")
     if kept is not None:
         text += f"; the pin keeps {kept['mean']:.0%} of the accepted length"
+    if free_end < stats.PRACTICAL_MASS:
+        text += f"; the drift is small, an excess of {free_end:.3f} at the last step"
     if idle:
         text += "; it changes the state's RMS by less than 2%: the carry keeps its size by itself"
     return text
+
+
+def _percent(share: float) -> str:
+    text = f"{share:.0%}"
+    return "0%" if text == "-0%" else text

@@ -1,6 +1,6 @@
 """Coded findings: DS1xx drift, DS2xx a checkpoint that is not run as trained, DS3xx notes on the data."""
 
-from driftscope.findings.evaluate import assess, evaluate
+from driftscope.findings.evaluate import assess, evaluate, save
 from driftscope.findings.model import Assessment, Definition, Evidence, Finding, NotMeasured, exit_code
 from driftscope.findings.registry import definition, definitions
 from driftscope.findings.thresholds import DEFAULTS, Thresholds, load
@@ -19,4 +19,5 @@ __all__ = [
     "evaluate",
     "exit_code",
     "load",
+    "save",
 ]

@@ -48,13 +48,12 @@ def causes_of(assessment: Assessment, post_norm: bool) -> Causes:
     told = "DS102" in assessment.clear
     if seen:
         there = listed([f"{_CAUSES[code]}{_size(found[code])}" for code in seen])
-        are = "are" if len(seen) > 1 else "is"
-        if drift:
-            sentence = f"Attention drifts, and {there} {are} there as known {'causes' if len(seen) > 1 else 'cause'}."
-        elif told:
-            sentence = f"{there[0].upper()}{there[1:]} {are} there; attention stays where it is without drafting."
-        else:
-            sentence = f"{there[0].upper()}{there[1:]} {are} there; whether attention drifts could not be measured."
+        sentence = f"{'Both known causes are' if len(seen) > 1 else 'One known cause is'} there: {there}"
+        if told:
+            sentence += ", though attention stays where it is without drafting"
+        elif not drift:
+            sentence += "; whether attention drifts could not be measured"
+        sentence += "."
         return Causes(seen, sentence, _remedy(seen, post_norm))
     out = [name for code, name in _CAUSES.items() if code in assessment.clear]
     if NORM in why and post_norm:
@@ -78,12 +77,9 @@ def _size(finding: Finding) -> str:
 def _remedy(seen: tuple[str, ...], post_norm: bool) -> str:
     fixes = []
     if NORM in seen and not post_norm:
-        fixes.append("a post-norm carry for norm growth")
+        fixes.append("a post-norm carry")
     if FUSED in seen:
-        fixes.append("FC-norm for fused-input imbalance")
+        fixes.append("FC-norm")
     if not fixes:
         return ""
-    return (
-        f"The published remedy is {listed(fixes)} (EAGLE 3.1), untested here: it takes a checkpoint trained with it,"
-        " and driftscope compare to tell what it does."
-    )
+    return f"Published remedy: {listed(fixes)} (EAGLE 3.1); untested here, it takes a checkpoint trained with it."

@@ -50,7 +50,8 @@ CODES = (
         " target's sink or onto tokens that the drafter itself wrote, so that an early mistake is read again by every"
         " later step.",
         measured="Three figures, each against step 1 with an interval over prompts and persistence to the last step:"
-        " displacement (half the absolute change over the parts of the context, per head, then their mean), the excess"
+        " displacement (half the change over the parts of the context, per head, each part with the sign that the other"
+        " prompts agree on, then the mean over heads: mere scatter gives 0), the excess"
         " on the chain's own rows, and the raw mass on the sink. Excess and displacement are against rows at the same"
         " positions made from real target features, so a drafter that always reads recent tokens does not count as"
         " drifting. A jump at step 2 without a slope after it is the crossing from prefill to draft; a slope is drift"

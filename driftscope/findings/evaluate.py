@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from driftscope import stats
 from driftscope.findings.measured import Measured
-from driftscope.findings.model import Assessment, Finding, NotMeasured
+from driftscope.findings.model import Assessment, Finding, NotMeasured, kind_of
 from driftscope.findings.rules import RULES
 from driftscope.findings.thresholds import Thresholds, load
 
@@ -23,6 +23,8 @@ def assess(
     resamples: int = stats.RESAMPLES,
 ) -> Assessment:
     """Findings, what could not be asked, and whether it suffices to call the run healthy.
+
+    DS2xx are those that an audit stored in the run.
 
     `thresholds`: values, a TOML file, or None for those of the nearest pyproject.toml. Raises ThresholdError for a
     bad file, RunError if the run holds fewer steps than `depth`.
@@ -40,7 +42,13 @@ def assess(
             clear.append(code)
     # DS102 alone suffices; DS101 is healthy only where the carry could have grown.
     judged = "DS101" in clear or "DS102" in clear
-    return Assessment(tuple(findings), tuple(unmeasured), tuple(clear), judged)
+    stored = [Finding.from_dict(part) for part in run.info.findings if kind_of(part["code"]) == "checkpoint"]
+    return Assessment((*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets)
+
+
+def save(run: Run, assessment: Assessment) -> None:
+    """Store the findings in `run.json`."""
+    run.update(findings=[finding.to_dict() for finding in assessment.findings])
 
 
 def evaluate(run: Run, thresholds: Thresholds | Path | None = None, *, depth: int | None = None) -> list[Finding]:

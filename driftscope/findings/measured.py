@@ -63,8 +63,9 @@ class Measured:
 
     @cached_property
     def text_fed(self) -> pd.DataFrame:
-        """Rows of the clean text-fed chains, without loops."""
-        rows = self.rows("anchors", "text")
+        """Rows of the undisturbed text-fed chains, without loops; of the depth probe, which goes deeper, if it ran."""
+        rows = self.run.table("anchors", probe="depth")
+        rows = rows[rows["feed"] == "text"] if len(rows) else self.rows("anchors", "text")
         return rows[~rows["loop"]]
 
     @cached_property

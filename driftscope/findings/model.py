@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from driftscope.stats.intervals import Interval
@@ -119,6 +119,8 @@ class Assessment:
     """Codes that were measured and are not beyond their threshold."""
     judged: bool
     """Whether enough was measured to call a run without findings healthy."""
+    onsets: Mapping[str, int | str] = field(default_factory=dict)
+    """The summary's onsets, at the thresholds in force."""
 
     @property
     def wrong(self) -> tuple[Finding, ...]:

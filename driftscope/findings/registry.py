@@ -1,4 +1,4 @@
-"""Every code by name: those of drift and data here, those of the checkpoint from the audit where it is installed."""
+"""Every code by name: those of drift and data, and those of the checkpoint from the audit."""
 
 from __future__ import annotations
 
@@ -33,4 +33,7 @@ def definition(code: str) -> Definition:
 
 
 def _audit() -> tuple[Definition, ...]:
-    return ()
+    # Imported here because the audit's codes are made of this package's definitions.
+    from driftscope.audit.codes import CODES as AUDIT
+
+    return AUDIT

@@ -36,7 +36,10 @@ def render_findings(assessment: Assessment, console: Console, *, advice: bool = 
             console.print(_finding(finding, False))
     if assessment.unmeasured:
         console.print(Text("\nNot asked", "bold"))
-        console.print(_rows([(Text(part.code, "dim"), Text(part.reason, "dim")) for part in assessment.unmeasured]))
+        by_reason: dict[str, list[str]] = {}
+        for part in assessment.unmeasured:
+            by_reason.setdefault(part.reason, []).append(part.code)
+        console.print(_rows([(Text(", ".join(codes), "dim"), Text(why, "dim")) for why, codes in by_reason.items()]))
     if wrong or notes:
         codes = [finding.code for finding in (*wrong, *notes)]
         console.print(Text(f"\nwhat a code means: driftscope explain {codes[0]}", "dim"), soft_wrap=True)
@@ -91,7 +94,9 @@ def render_page(definition: Definition, values: Thresholds, console: Console) ->
         section("Beyond which", *(_threshold(name, values) for name in definition.thresholds))
     section("What it does not say", Text(definition.limits))
     section("What to try", _rows([(Text("-", "dim"), Text(line)) for line in definition.advice]))
-    if definition.probes:
+    if definition.kind == "checkpoint":
+        section("Measured by", Text("driftscope audit CHECKPOINT"))
+    elif definition.probes:
         section("Measured by", Text(f"driftscope probe CHECKPOINT --probes {','.join(definition.probes)}"))
     if definition.sources:
         section("Sources", _rows([(Text("-", "dim"), Text(line)) for line in definition.sources]))

@@ -11,7 +11,7 @@ from driftscope.stats.intervals import Interval
 def plain(value: float, digits: int = 2, *, sign: bool = False) -> str:
     """A number with as many digits as are needed to tell it from 0, and no minus in front of 0."""
     rounded = round(value, digits)
-    while rounded == 0 and value != 0 and digits < 4:
+    while rounded == 0 and abs(value) > 1e-9 and digits < 4:
         digits += 1
         rounded = round(value, digits)
     return f"{rounded + 0.0:{'+' if sign else ''}.{digits}f}"

@@ -5,7 +5,7 @@ One row per figure: `run` (its label), the axes (`step`, `bucket`, ...), `mean`,
 prompts), `count` with `counted` (the denominator and what it counts) and `prompts`. NaN is "not measured".
 """
 
-from driftscope.frames.acceptance import confidence, served_lengths, survival
+from driftscope.frames.acceptance import confidence, sampling, served_lengths, survival
 from driftscope.frames.attention import head_masses, head_ranking, per_key
 from driftscope.frames.base import Runs, labelled, onsets, step_figures, step_means
 from driftscope.frames.norms import SITE_MODES, aux_norms, cosines, layer_norms, site_norms, update_ratios
@@ -22,6 +22,7 @@ __all__ = [
     "layer_norms",
     "onsets",
     "per_key",
+    "sampling",
     "served_lengths",
     "site_norms",
     "step_figures",

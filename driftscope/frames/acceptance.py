@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.frames.base import PromptCells, Runs, anchor_rows, joined, labelled, step_means, tidy
+from driftscope.figures import acceptance_figures
+from driftscope.frames.base import Runs, anchor_rows, joined, labelled, recorded, step_means, tidy
+from driftscope.frames.measured import Figures, measured
 from driftscope.run import Run
 from driftscope.stats.intervals import Floats
+from driftscope.summary import CLEAN
+
+_CHAINS = {"rounds": ("served rounds", "served rounds"), "chains": ("every anchor", "anchors")}
 
 
 def served_lengths(runs: Runs, depth: int | None = None) -> pd.DataFrame:
@@ -26,38 +33,43 @@ def served_lengths(runs: Runs, depth: int | None = None) -> pd.DataFrame:
         figures = stats.ratio_of_sums(counts, total)
         part = tidy(label, figures, axis, total.sum(), "served rounds", len(counts))
         parts.append(part.assign(rounds=counts.sum(0).astype(np.int64)))
-    return joined(parts)
+    return joined(parts, "length", "rounds")
 
 
 def survival(runs: Runs, depth: int | None = None) -> pd.DataFrame:
-    """Share of chains with at least `step` accepted tokens: of every anchor outside loops (joint acceptance), and of the
-    rounds that an engine serves, which start where a chain was rejected (`quantity`)."""
-    parts = []
-    for label, run in labelled(runs).items():
-        rows = anchor_rows(run, (), "drafted")
-        if rows.empty:
-            continue
-        cells = PromptCells(rows)
-        deepest = min(depth or len(cells.steps), len(cells.steps))
-        accepted, anchors = (cells.sum(part)[:, :deepest] for part in (rows["accepted"], np.ones(len(rows))))
-        axes = {"step": cells.steps[:deepest], "quantity": ["every anchor"]}
-        figures = stats.ratio_of_sums(accepted[..., None], anchors[..., None])
-        parts.append(tidy(label, figures, axes, anchors.sum(0)[:, None], "anchors", cells.prompts))
-        walks = _walks(run, deepest)
-        if walks is None:
-            continue
-        counts = walks[0]
-        total = counts.sum(axis=1, keepdims=True)
-        reaching = counts[:, ::-1].cumsum(1)[:, ::-1][:, 1:]
-        axes = {"step": list(range(1, deepest + 1)), "quantity": ["served rounds"]}
-        figures = stats.ratio_of_sums(reaching[..., None], total[..., None])
-        parts.append(tidy(label, figures, axes, total.sum(), "served rounds", len(counts)))
-    return joined(parts)
+    """Share of chains with at least `step` accepted tokens: of those from every anchor outside loops (joint acceptance),
+    and of the rounds that an engine serves, which start where a chain was rejected (`quantity`)."""
+    records = []
+    for label, figures in _figures(runs, depth):
+        for name, (quantity, counted) in _CHAINS.items():
+            for entry in figures.get("survival", ()):
+                if name in entry:
+                    axes = {"run": label, "step": entry["length"], "quantity": quantity}
+                    records.append({**axes, **entry[name], "count": figures[name], "counted": counted})
+    return recorded(records, ("run", "step", "quantity"), runs)
+
+
+def sampling(runs: Runs, depth: int | None = None) -> pd.DataFrame:
+    """Sampling acceptance per step, text-fed: the expected share accepted when target and drafter are sampled."""
+    records = []
+    for label, figures in _figures(runs, depth):
+        for entry in figures.get("sampling", ()):
+            if "acceptance" in entry:
+                records.append({"run": label, "step": entry["step"], **entry["acceptance"]})
+    return recorded(records, ("run", "step"), runs)
 
 
 def confidence(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
     """Mean probability that the drafter gives to its own token and to the target's, where that is in its vocabulary."""
     return step_means(runs, {"top_prob": "its own token", "prob": "the target's token"}, feed)
+
+
+def _figures(runs: Runs, depth: int | None) -> Iterator[tuple[str, Figures]]:
+    if depth is None:
+        yield from measured(runs, "acceptance")
+        return
+    for label, run in labelled(runs).items():
+        yield label, acceptance_figures(run.table("anchors", probe=CLEAN), depth)
 
 
 def _walks(run: Run, depth: int | None) -> tuple[Floats, int] | None:

@@ -37,7 +37,7 @@ def per_key(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
         figures = stats.ratio_of_sums(mass, share, minimum=0.0)
         count = cells.count(total).sum(0)[:, None]
         parts.append(tidy(label, figures, {"step": cells.steps, "bucket": held}, count, "anchors", cells.prompts))
-    return joined(parts)
+    return joined(parts, "step", "bucket")
 
 
 def head_masses(
@@ -69,7 +69,7 @@ def head_masses(
         frame = tidy(label, figures, axes, anchors[..., None], "anchors", prompts)
         split = frame.pop("column").str.split("/", n=1)
         parts.append(frame.assign(quantity=split.str[0], bucket=split.str[1]))
-    return joined(parts)
+    return joined(parts, "step", "layer", "head", "quantity", "bucket")
 
 
 def head_ranking(runs: Runs, bucket: str = "self_generated", feed: str = "drafted") -> pd.DataFrame:
@@ -105,7 +105,7 @@ def head_ranking(runs: Runs, bucket: str = "self_generated", feed: str = "drafte
                 }
             )
         )
-    return joined(parts)
+    return joined(parts, "step", "layer", "head", "rank", "bucket", "p_value")
 
 
 def _head_rows(run: Run, feed: str) -> pd.DataFrame:
@@ -116,7 +116,8 @@ def _head_rows(run: Run, feed: str) -> pd.DataFrame:
 def _per_head(rows: pd.DataFrame, columns: Sequence[str]) -> tuple[Floats, dict[str, list[object]], Floats, int]:
     """[prompt, step, layer, head, column] means over a prompt's anchors, the axes, anchors [step, layer, head], prompts."""
     prompt, prompts = pd.factorize(rows["prompt"].astype(str), sort=True)
-    codes, axes = [], {}
+    codes = []
+    axes: dict[str, list[object]] = {}
     for name in ("step", "layer", "head"):
         code, values = pd.factorize(rows[name], sort=True)
         codes.append(code)

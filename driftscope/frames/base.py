@@ -65,12 +65,16 @@ def step_figures(runs: Runs, feed: str = "drafted", depth: int | None = None) ->
     return pd.DataFrame(records, columns=columns)
 
 
-def onsets(runs: Runs, depth: int | None = None) -> pd.DataFrame:
-    """The onsets that are a step, one row each: `run`, `key` (of `driftscope.verdict.ONSETS`), `name`, `step`."""
+def onsets(runs: Runs, depth: int | None = None, found: Sequence[Mapping[str, Any]] | None = None) -> pd.DataFrame:
+    """The onsets that are a step, one row each: `run`, `key` (of `driftscope.verdict.ONSETS`), `name`, `step`.
+
+    `found` are the onsets of each run where they are not those of the summaries, as under other thresholds.
+    """
+    given = [run.summary(depth)["onset"] for run in runs] if found is None else found
     records = [
         {"run": label, "key": key, "name": ONSETS[key], "step": start}
-        for label, run in labelled(runs).items()
-        for key, start in run.summary(depth)["onset"].items()
+        for label, by_key in zip(labelled(runs), given, strict=True)
+        for key, start in by_key.items()
         if key in ONSETS and isinstance(start, int)
     ]
     return pd.DataFrame(records, columns=["run", "key", "name", "step"])
@@ -90,9 +94,9 @@ def step_means(runs: Runs, columns: Mapping[str, str], feed: str = "drafted") ->
         cells = PromptCells(rows)
         means = np.stack([cells.mean(rows[name]) for name in present], -1)
         count = np.stack([cells.count(rows[name]) for name in present], -1)
-        axes = {"step": cells.steps, "quantity": [columns[name] for name in present]}
+        axes: dict[str, list[Any]] = {"step": cells.steps, "quantity": [columns[name] for name in present]}
         parts.append(tidy(label, stats.bca(means), axes, count.sum(0), "anchors", cells.prompts))
-    return joined(parts)
+    return joined(parts, "step", "quantity")
 
 
 def anchor_rows(
@@ -162,11 +166,20 @@ def tidy(
     )
 
 
-def joined(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Frames of several runs below each other; with no part, no rows and the columns that all frames have."""
+def joined(parts: Sequence[pd.DataFrame], *axes: str) -> pd.DataFrame:
+    """Frames of several runs below each other; with no part, no rows and the columns of `tidy` with `axes`."""
     if parts:
         return pd.concat(parts, ignore_index=True)
-    return pd.DataFrame(columns=["run", "mean", "low", "high", "count", "counted", "prompts"])
+    return pd.DataFrame(columns=["run", *axes, "mean", "low", "high", "count", "counted", "prompts"])
+
+
+def recorded(records: Sequence[Mapping[str, Any]], axes: Sequence[str], runs: Runs) -> pd.DataFrame:
+    """Rows of figures that come as JSON: null ends are NaN, absent denominators are absent, `prompts` is filled in."""
+    prompts = {label: counts(run)["prompts"] for label, run in labelled(runs).items()}
+    columns = [*axes, "mean", "low", "high"]
+    frame = pd.DataFrame(list(records), columns=None if records else columns)
+    frame[["mean", "low", "high"]] = frame[["mean", "low", "high"]].astype(np.float64)
+    return frame.assign(prompts=frame["run"].map(prompts))
 
 
 def _flat(step: Mapping[str, Any]) -> dict[tuple[str, str], Mapping[str, Any]]:

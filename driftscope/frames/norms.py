@@ -45,7 +45,7 @@ def layer_norms(runs: Runs, unit: Unit = "rms") -> pd.DataFrame:
         parts.append(part)
     if len(parts) > 1 and all(_same(parts[0], part) for part in parts[1:]):
         return parts[0].assign(run=next(iter(runs)).info.target.name)
-    return joined(parts)
+    return joined(parts, "boundary", "region", "quantity", "aux")
 
 
 def aux_norms(runs: Runs, unit: Unit = "rms") -> pd.DataFrame:
@@ -66,7 +66,7 @@ def aux_norms(runs: Runs, unit: Unit = "rms") -> pd.DataFrame:
         part = _over_prompts(label, rows, ("index", "boundary", "region"), sizes, stats.bca)
         part["feature"] = "boundary " + part["boundary"].astype(str)
         parts.append(part)
-    return joined(parts)
+    return joined(parts, "index", "boundary", "region", "quantity", "feature")
 
 
 def site_norms(runs: Runs, mode: SiteMode = "size", unit: Unit = "rms", feed: str = "drafted") -> pd.DataFrame:
@@ -95,7 +95,7 @@ def site_norms(runs: Runs, mode: SiteMode = "size", unit: Unit = "rms", feed: st
             figures = figures.map(np.exp)
         axes = {"step": cells.steps, "site": [name.removeprefix("rms/") for name in sites]}
         parts.append(tidy(label, figures, axes, count.sum(0), "anchors", cells.prompts))
-    return joined(parts)
+    return joined(parts, "step", "site")
 
 
 def cosines(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
@@ -121,8 +121,10 @@ def site_width(run: Run, column: str) -> int:
     """Elements that an RMS at `rms/{site}` is taken over: the drafter's width, a head's for q, k and v."""
     switches = run.info.checkpoint.switches
     if re.fullmatch(r"rms/layers\.\d+\.[qkv]", column):
-        return int(switches["head_dim"])
-    return int(switches.get("hidden_size") or run.info.target.hidden_size)
+        values = column.endswith(".v") and switches.get("v_head_dim")
+        return int(values or switches["head_dim"])
+    wide = switches.get("wide_output") and re.fullmatch(r"rms/(residual|layers\.\d+\.mlp_update)", column)
+    return int(switches.get("hidden_size") or run.info.target.hidden_size) * (2 if wide else 1)
 
 
 def _place(column: str) -> tuple[int, int, int, str]:

@@ -10,6 +10,7 @@ from driftscope.stats.drift import (
     jump,
     onset,
     onset_of,
+    shared_displacement,
     slope,
 )
 from driftscope.stats.heads import HeadDrift, rank_heads
@@ -54,6 +55,7 @@ __all__ = [
     "reached",
     "relative_ratio",
     "served_walk",
+    "shared_displacement",
     "slope",
     "split_chains",
 ]

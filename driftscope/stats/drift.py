@@ -71,12 +71,31 @@ def onset_of(
         return "not measurable"
     if available is not None and not available >= practical:
         return "not measurable"
-    if direction == "up":
-        beyond = (later.low > 0) & (later.mean > practical)
-    else:
-        beyond = (later.high < 0) & (later.mean < -practical)
+    up = (later.low > 0) & (later.mean > practical)
+    down = (later.high < 0) & (later.mean < -practical)
+    beyond = up if direction == "up" else down
     stays = np.logical_and.accumulate(beyond[::-1])[::-1]
     return int(np.argmax(stays)) + 2 if stays.any() else "none"
+
+
+def shared_displacement(excess: ArrayLike) -> Floats:
+    """The part of the displacement that prompts share: [prompt, ..., head, bucket] -> [prompt, ...].
+
+    A prompt's excess is summed with the signs that the mean of the *other* prompts has, half of that sum per head, then
+    the mean over heads. Where attention moves alike in all prompts this is `displacement` of their mean excess; where it
+    only scatters, the expectation is 0, while the sum of absolute values grows with the scatter of a prompt's anchors
+    and would find drift in any drafter. NaN with a single prompt.
+    """
+    data = np.asarray(excess, dtype=np.float64)
+    measured = np.isfinite(data)
+    values = np.where(measured, data, 0.0)
+    others = values.sum(axis=0) - values
+    told = measured & (measured.sum(axis=0) > 1)
+    heads = 0.5 * np.where(told, np.sign(others) * values, 0.0).sum(axis=-1)
+    present = told.any(axis=-1)
+    count = present.sum(axis=-1)
+    total = np.where(present, heads, 0.0).sum(axis=-1)
+    return np.asarray(np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0))
 
 
 def displacement(excess: ArrayLike) -> Floats:

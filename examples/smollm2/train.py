@@ -3,6 +3,7 @@
 Three steps are unrolled at first, seven for the last third of the budget, where the learning rate falls: early on the
 deeper steps cost as much as the first and teach less.
 The four drafters of the pair share data, order, seed and budget; only `norm_output` (post-norm carry) and `fc_norm` differ.
+With --drift-every, drift is measured along the way, which changes no weight by a bit.
 """
 
 from __future__ import annotations
@@ -54,6 +55,38 @@ def schedule(step: int, steps: int, warmup: int) -> float:
     return min((step + 1) / warmup, 1.0, (steps - step) / (0.4 * steps))
 
 
+def published_state(model: TTTDrafter, head: torch.Tensor, vocabulary: torch.Tensor, vocab_size: int) -> dict:
+    """The tensors of a published checkpoint, those of the model as they are."""
+    return {
+        **model.state_dict(), "lm_head.weight": head, "d2t": vocabulary - torch.arange(len(vocabulary)),
+        "t2d": torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, vocabulary, True),
+    }  # fmt: skip
+
+
+class DriftLog:
+    """Measures drift on a few prompts every so many steps, into a file of JSON lines."""
+
+    def __init__(self, file: Path, target: Path, state: dict, config: dict) -> None:
+        from driftscope.integrations import EarlyWarning, training_capture
+
+        self.file, self.config = file, config
+        self.capture = training_capture(target, state, config=config)
+        self.warning = EarlyWarning(self.capture.settings.depth)
+        file.write_text("")
+
+    def __call__(self, step: int, tokens: int, state: dict) -> None:
+        from driftscope.integrations import drift_metrics
+
+        began = time.monotonic()
+        metrics = drift_metrics(state, self.capture, config=self.config)
+        with self.file.open("a") as lines:
+            lines.write(json.dumps({"step": step, "tokens": tokens, **metrics}) + "\n")
+        shown = " ".join(f"{name.removeprefix('driftscope/')} {value:.3g}" for name, value in metrics.items())
+        print(f"drift at {step}: {shown} ({time.monotonic() - began:.1f} s)", flush=True)
+        for line in self.warning(metrics, step):
+            print(f"warning: {line}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", choices=VARIANTS)
@@ -68,6 +101,7 @@ def main() -> None:
     parser.add_argument("--decay", type=float, default=0.8)
     parser.add_argument("--lr", type=float, default=5e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drift-every", type=int, default=0, metavar="N", help="measure drift every N steps; 0: never")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
@@ -82,6 +116,13 @@ def main() -> None:
     torch.manual_seed(args.seed)
     model = TTTDrafter(config, embedding, head).to(args.device)
     groups = optimizers(model, args.lr)
+    folder = args.out / args.variant
+    folder.mkdir(parents=True, exist_ok=True)
+    drift = None
+    if args.drift_every:
+        state = published_state(model, head, vocabulary, vocab_size)
+        drift = DriftLog(folder / "drift.jsonl", args.target, state, config)
+        drift(0, 0, state)
     order = torch.Generator().manual_seed(args.seed)
     queue: list[int] = []
     log, tokens, began = [], 0, time.monotonic()
@@ -111,6 +152,8 @@ def main() -> None:
             group.zero_grad(set_to_none=True)
         tokens += int(sizes.sum())
         log.append([loss.item(), *agreement.tolist()])
+        if drift and ((step + 1) % args.drift_every == 0 or step + 1 == args.steps):
+            drift(step + 1, tokens, published_state(model, head, vocabulary, vocab_size))
         if (step + 1) % 25 == 0:
             width = len(log[-1])
             recent = torch.tensor([row for row in log[-25:] if len(row) == width]).mean(0)
@@ -121,19 +164,17 @@ def main() -> None:
                 flush=True,
             )
 
-    state = {name: value.detach().to("cpu", torch.bfloat16).contiguous() for name, value in model.state_dict().items()}
-    state["lm_head.weight"] = head.cpu()
-    state["d2t"] = vocabulary - torch.arange(len(vocabulary))
-    state["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, vocabulary, True)
-    folder = args.out / args.variant
-    folder.mkdir(parents=True, exist_ok=True)
+    state = {
+        name: value.detach().to("cpu", torch.bfloat16 if value.is_floating_point() else value.dtype).contiguous()
+        for name, value in published_state(model, head, vocabulary, vocab_size).items()
+    }
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     recipe = {
         "steps": args.steps, "batch": args.batch, "unroll": [args.unroll_first, args.unroll],
         "unroll_switch": args.unroll_switch, "decay": args.decay, "lr": args.lr, "seed": args.seed,
         "conversations": len(data["ids"]), "tokens_seen": tokens, "seconds": round(time.monotonic() - began),
-        "last_loss_and_top1": torch.tensor(log[-50:]).mean(0).tolist(),
+        "last_loss_and_top1": torch.tensor([row for row in log[-50:] if len(row) == len(log[-1])]).mean(0).tolist(),
     }  # fmt: skip
     (folder / "training.json").write_text(json.dumps(recipe, indent=2) + "\n")
 

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from driftscope.checkpoints import DrafterConfig, Rope, open_checkpoint, save_checkpoint
+from driftscope.checkpoints.experts import split
 from driftscope.checkpoints.sizes import expected_shapes
+from tests.heads import HEADS
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 MARKS = ("<!-- table of layouts: made by tests/checkpoints/layouts.py -->", "<!-- end of table -->")
@@ -50,6 +52,11 @@ EAGLE1 = dataclasses.replace(
     state_norm=False,
     final_norm=False,
 )
+GRIFFIN = dataclasses.replace(EAGLE1, fc_mlp=True, wide_output=True, carry="second", fc_bias=True)
+LATENT = {
+    "num_heads": 4, "num_kv_heads": 4, "head_dim": 10, "q_lora_rank": 14, "kv_lora_rank": 9, "qk_rope_head_dim": 4,
+    "v_head_dim": 5, "rope": Rope(theta=5e4, layout="interleaved", max_position=512),
+}  # fmt: skip
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 64}
 
@@ -72,12 +79,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "2 layers": {"num_layers": 2},
     "2 layers, hidden_norm": {"num_layers": 2, "later_layer_norm": "hidden_norm"},
     "q/k norms": {"qk_norm": True},
+    "latent attention": LATENT,
+    "latent attention, plain q": LATENT | {"q_lora_rank": None},
+    "learned sinks": {"learned_sinks": True},
+    "gated attention": {"gated_attention": True},
     "no aux features": {
         "feature_source": "final", "num_aux": 1, "fc": False, "aux_boundaries": None, "state_norm": True,
     },
 }  # fmt: skip
 _SEVERAL_LAYERS = ("2 layers", "2 layers, hidden_norm")
-_FIRST_VARIANTS = tuple(name for name in VARIANTS if name not in (*_SEVERAL_LAYERS, "q/k norms", "no aux features"))
+_LATENT = ("latent attention", "latent attention, plain q")
+_FIRST_VARIANTS = tuple(
+    name for name in VARIANTS if name not in (*_SEVERAL_LAYERS, *_LATENT, "q/k norms", "no aux features")
+)
 EAGLE1_VARIANTS: dict[str, dict[str, Any]] = {
     "EAGLE-1/2": {},
     "fc bias": {"fc_bias": True},
@@ -85,6 +99,12 @@ EAGLE1_VARIANTS: dict[str, dict[str, Any]] = {
     "2 layers": {"num_layers": 2},
     "target's embedding": {"embedding": "target"},
     "own head": {"head": "own"},
+}
+GRIFFIN_VARIANTS: dict[str, dict[str, Any]] = {
+    "GRIFFIN": {},
+    "no fc bias": {"fc_bias": False},
+    "q, k, v biases": {"attention_bias": True},
+    "target's embedding": {"embedding": "target"},
 }
 
 
@@ -100,23 +120,39 @@ class Layout:
     def config(self, variant: str) -> DrafterConfig:
         if self.name == "eagle1":
             return dataclasses.replace(EAGLE1, **EAGLE1_VARIANTS[variant])
+        if self.name == "griffin":
+            return dataclasses.replace(GRIFFIN, **GRIFFIN_VARIANTS[variant])
+        if self.name.endswith("-mtp"):
+            return HEADS[variant].config()
         return dataclasses.replace(PLAIN, **VARIANTS[variant])
 
 
 _NESTED = "`eagle_config.eagle_aux_hidden_state_layer_ids`, layer outputs"
 _TOP = "`eagle_aux_hidden_state_layer_ids`, boundaries"
+_LAST = "none: the last hidden state"
+
+
+def _heads(layout: str) -> tuple[str, ...]:
+    return tuple(name for name, head in HEADS.items() if head.layout == layout)
+
+
 LAYOUTS: tuple[Layout, ...] = (
     Layout("safeailab", "SafeAILab/EAGLE", "none; " + _TOP, _FIRST_VARIANTS),
     Layout("specforge", "SpecForge", _NESTED, _FIRST_VARIANTS),
     Layout("angelslim", "AngelSlim", "`aux_hidden_states_layer_ids`, layer outputs", _FIRST_VARIANTS),
-    Layout("torchspec", "TorchSpec", _NESTED, _FIRST_VARIANTS),
-    Layout("modelopt", "NVIDIA ModelOpt", _NESTED, (*_FIRST_VARIANTS, *_SEVERAL_LAYERS, "no aux features")),
+    Layout("torchspec", "TorchSpec", _NESTED, (*_FIRST_VARIANTS, *_LATENT)),
+    Layout("modelopt", "NVIDIA ModelOpt", _NESTED, (*_FIRST_VARIANTS, *_LATENT, *_SEVERAL_LAYERS, "no aux features")),
     Layout("automodel", "NeMo Automodel", _NESTED, (*_FIRST_VARIANTS, *_SEVERAL_LAYERS)),
     Layout("vllm", "exports for vLLM and SGLang", _TOP, tuple(VARIANTS)),
     Layout(
-        "speculators", "speculators", _TOP, tuple(name for name in VARIANTS if name not in ("no aux features",))
+        "speculators", "speculators", _TOP, tuple(n for n in VARIANTS if n not in ("no aux features", *_LATENT))
     ),
-    Layout("eagle1", "EAGLE-1, EAGLE-2, HASS", "none: the last hidden state", tuple(EAGLE1_VARIANTS)),
+    Layout("eagle1", "EAGLE-1, EAGLE-2, HASS", _LAST, tuple(EAGLE1_VARIANTS)),
+    Layout("griffin", "GRIFFIN", _LAST, tuple(GRIFFIN_VARIANTS)),
+    Layout("deepseek-mtp", "DeepSeek and GLM, in the target or alone", _LAST, _heads("deepseek-mtp")),
+    Layout("qwen-mtp", "Qwen3-Next, Qwen3.5, in the target", _LAST, _heads("qwen-mtp")),
+    Layout("mimo-mtp", "MiMo-7B, in the target", _LAST, _heads("mimo-mtp")),
+    Layout("speculators-mtp", "speculators, MTP", _LAST, _heads("speculators-mtp")),
 )  # fmt: skip
 CASES = [(layout, variant) for layout in LAYOUTS for variant in layout.variants]
 IDS = [f"{layout.name}: {variant}" for layout, variant in CASES]
@@ -141,7 +177,7 @@ def stored(config: DrafterConfig = PLAIN, layout: str = "specforge", seed: int =
     from driftscope.checkpoints.families import FAMILIES
 
     family = next(family for family in FAMILIES if layout == family.NAME)
-    return {family.stored_name(n): t for n, t in weights(config, seed).items()}, family.config_json(config)
+    return {family.stored_name(n): t for n, t in split(weights(config, seed)).items()}, family.config_json(config)
 
 
 def table() -> str:
@@ -151,15 +187,20 @@ def table() -> str:
         for layout in LAYOUTS:
             config = layout.config(layout.variants[0])
             opened = open_checkpoint(save_checkpoint(Path(folder) / layout.name, config, weights(config), layout.name))
-            layer = opened.names["layers.0.self_attn.q_proj.weight"].removesuffix("self_attn.q_proj.weight")
+            layer = opened.names["layers.0.post_attention_layernorm.weight"].removesuffix(
+                "post_attention_layernorm.weight"
+            )
             cells = (f"`{opened.layout}`", layout.written_by, opened.reason, f"`{layer}*`", layout.ids)
             rows.append(f"| {' | '.join(cells)} |")
-    names = [layout.name for layout in LAYOUTS if layout.name != "eagle1"]
+    plain = [layout for layout in LAYOUTS if layout.variants[0] == "EAGLE-3"]
+    names = [layout.name for layout in plain]
     rows += ["", f"| written and read back equal | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for variant in VARIANTS:
-        held = ["yes" if variant in layout.variants else "" for layout in LAYOUTS if layout.name != "eagle1"]
+        held = ["yes" if variant in layout.variants else "" for layout in plain]
         rows.append(f"| {variant} | {' | '.join(held)} |")
-    rows += ["", f"`eagle1` likewise: {', '.join(EAGLE1_VARIANTS)}."]
+    for layout in LAYOUTS:
+        if layout not in plain:
+            rows += ["", f"`{layout.name}` likewise: {', '.join(layout.variants)}."]
     return "\n".join(row.rstrip() for row in rows)
 
 

@@ -10,13 +10,16 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from driftscope.checkpoints import LAYOUTS, fit_to_target, open_checkpoint, save_checkpoint
+from driftscope.checkpoints import LAYOUTS, fit_to_target, mtp, open_checkpoint, save_checkpoint
+from driftscope.checkpoints.decoder_layer import class_config
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import CASES, EAGLE1, IDS, LAYERS, PAGE, PLAIN, Layout, page_with, table, weights
 from tests.checkpoints.layouts import LAYOUTS as TABLE
 
 
 def target(config, layers=LAYERS, **other):
+    if config.layer_config is not None:
+        return class_config(mtp.target_json(config))
     sizes = {"hidden_size": config.target_hidden_size, "vocab_size": config.vocab_size} | other
     return LlamaConfig(num_hidden_layers=layers, num_attention_heads=2, num_key_value_heads=1, head_dim=8, **sizes)
 

@@ -5,7 +5,7 @@ A golden file is one safetensors. Its tensors:
 - `token_ids` [T] and `features` [T, width], the latter in bfloat16 likewise.
 - `logits` and `carry` [anchor, step, ...] in float32, for the anchors 0..T-1-STEPS; step k of anchor t embeds token
   t+k.
-- `head`, the target's, where the drafter has none of its own.
+- `head` and `embedding`, the target's, where the drafter has none of its own.
 
 Its metadata: `peer`; `config`, the peer's own config.json; `overrides`, the switches that this config cannot tell;
 `steps`, how many of the steps the peer runs as an engine would.
@@ -69,6 +69,7 @@ def write(
     logits: Tensor,
     carry: Tensor,
     head: Tensor | None = None,
+    embedding: Tensor | None = None,
     overrides: Mapping[str, Any] | None = None,
     steps: int = STEPS,
 ) -> None:
@@ -82,8 +83,9 @@ def write(
 
     tensors = {f"checkpoint.{key}": small(value) for key, value in checkpoint.items()}
     tensors |= {"token_ids": token_ids.short(), "features": small(features)}
-    if head is not None:
-        tensors["head"] = small(head)
+    for part, value in (("head", head), ("embedding", embedding)):
+        if value is not None:
+            tensors[part] = small(value)
     anchors = TOKENS - STEPS
     tensors |= {"logits": logits[:anchors].contiguous(), "carry": carry[:anchors].contiguous()}
     assert all(bool(torch.isfinite(value).all()) for value in (logits[:anchors], carry[:anchors]))

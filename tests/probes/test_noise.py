@@ -19,7 +19,7 @@ from driftscope.probes.stacked import copy_of, first_anchors, stacked_anchors, s
 from driftscope.schema import STEPS
 from tests.probes import planted
 
-PROMPTS = 13
+PROMPTS = 12
 
 
 def measured(pair: Pair, probe: NoiseProbe, prompts: int = PROMPTS, **made: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -38,31 +38,33 @@ def rows_of(steps: pd.DataFrame, variant: str, feed: str) -> pd.DataFrame:
     return steps[(steps["variant"] == variant) & (steps["feed"] == feed)].reset_index(drop=True)
 
 
-def test_noise_where_a_drafter_listens_costs_its_length_and_elsewhere_nothing() -> None:
+@pytest.mark.parametrize(
+    ("pair", "heard", "unheard"),
+    [(planted.from_state(), "state", "embed"), (planted.from_embedding(), "embed", "state")],
+    ids=["from state", "from embedding"],
+)
+def test_noise_where_a_drafter_listens_costs_its_length_and_elsewhere_nothing(
+    pair: Pair, heard: str, unheard: str
+) -> None:
     probe = NoiseProbe(sites=("state", "embed"), alphas=(0.05, 4.0), seeds=2, anchors=8)
-    for pair, heard, unheard in (
-        (planted.from_state(), "state", "embed"),
-        (planted.from_embedding(), "embed", "state"),
-    ):
-        found = noise_figures(*measured(pair, probe), resamples=100)
-        assert found["clean"]["anchor_mean"]["mean"] == found["depth"] == 4
-        assert found["clean"]["anchors"] == 8 * PROMPTS
-        quiet, loud = found["sites"][heard]["levels"]
-        assert quiet["anchor_mean_kept"]["mean"] == 1.0
-        assert loud["anchor_mean_kept"]["high"] < 0.5
-        assert loud["served_kept"]["high"] < 0.5
-        assert loud["anchors"] == 2 * 8 * PROMPTS
-        assert loud["flips"]["low"] > 0.2
-        assert loud["kl"]["low"] > quiet["kl"]["high"] > 0
-        assert loud["cos_carry"]["high"] < 0.9 < quiet["cos_carry"]["low"]
-        assert 0.05 < found["sites"][heard]["half_at"]["anchor_mean"] < 4
-        for level in found["sites"][unheard]["levels"]:
-            assert level["anchor_mean_kept"] == level["served_kept"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
-            assert level["kl"]["mean"] == level["flips"]["mean"] == 0.0
-        assert found["sites"][unheard]["half_at"] == {
-            "served": "beyond the range",
-            "anchor_mean": "beyond the range",
-        }
+    settings = dataclasses.replace(planted.SETTINGS, depth=3)
+    found = noise_figures(*measured(pair, probe, settings=settings), resamples=100)
+    assert found["clean"]["anchor_mean"]["mean"] == found["depth"] == 3
+    assert found["clean"]["anchors"] == 8 * PROMPTS
+    quiet, loud = found["sites"][heard]["levels"]
+    assert quiet["anchor_mean_kept"]["mean"] == 1.0
+    assert loud["anchor_mean_kept"]["high"] < 0.5
+    assert loud["served_kept"]["high"] < 0.5
+    assert loud["anchors"] == 2 * 8 * PROMPTS
+    assert loud["flips"]["low"] > 0.2
+    assert loud["kl"]["low"] > quiet["kl"]["high"] > 0
+    assert loud["cos_carry"]["high"] < 0.9 < quiet["cos_carry"]["low"]
+    assert 0.05 < found["sites"][heard]["half_at"]["anchor_mean"] < 4
+    for level in found["sites"][unheard]["levels"]:
+        assert level["anchor_mean_kept"] == level["served_kept"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+        assert level["kl"]["mean"] == level["flips"]["mean"] == 0.0
+    lost = found["sites"][unheard]["half_at"]
+    assert lost == {"served": "beyond the range", "anchor_mean": "beyond the range"}
 
 
 def test_alpha_0_changes_nothing_bit_for_bit() -> None:
@@ -107,7 +109,10 @@ def test_noise_depends_on_seed_prompt_position_and_width_only() -> None:
     assert torch.equal(stacked_noise(few, 3), stacked_noise(one, 3)[:, :15])
     short = dataclasses.replace(one, settings=dataclasses.replace(one.settings, depth=2))
     assert torch.equal(stacked_noise(short, 3), stacked_noise(one, 3)[:2])
-    drawn = [anchor_noise(run, seed, prompt, 11, 4, 24) for run, seed, prompt in ((0, 0, "a"), (1, 0, "a"), (0, 1, "a"), (0, 0, "b"))]
+    drawn = [
+        anchor_noise(run, seed, prompt, 11, 4, 24)
+        for run, seed, prompt in ((0, 0, "a"), (1, 0, "a"), (0, 1, "a"), (0, 0, "b"))
+    ]
     assert all(not np.allclose(drawn[0], part) for part in drawn[1:])
     many = anchor_noise(0, 0, "a", 11, 100, 1000)
     assert abs(many.mean()) < 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from driftscope.stats import bca, displacement, growth, jump, onset, onset_of, slope
+from driftscope.stats import bca, displacement, growth, jump, onset, onset_of, shared_displacement, slope
 
 STEPS = 8
 
@@ -115,3 +115,28 @@ def test_displacement_is_a_total_variation(rng: np.random.Generator) -> None:
 def test_displacement_leaves_out_absent_buckets_and_heads() -> None:
     assert displacement([[0.3, -0.3, np.nan], [np.nan] * 3]) == pytest.approx(0.3)
     assert np.isnan(displacement([[np.nan, np.nan]]))
+
+
+def test_a_shift_that_all_prompts_share_is_the_displacement_of_their_mean(rng: np.random.Generator) -> None:
+    shift = np.array([-0.3, 0.1, 0.2])
+    excess = shift + rng.normal(0, 0.02, (20, 4, 3))
+    assert shared_displacement(excess).mean() == pytest.approx(displacement(excess.mean(0)), abs=1e-6)
+    assert shared_displacement(excess).mean() == pytest.approx(0.3, abs=0.01)
+
+
+def test_scatter_alone_is_no_displacement(rng: np.random.Generator) -> None:
+    """What a prompt's few anchors scatter must not be found, however large it is."""
+    scatter = rng.normal(0, 0.15, (400, 24, 9, 5))
+    scatter -= scatter.mean(-1, keepdims=True)
+    by_prompts = scatter.reshape(25, 16, 24, 9, 5)
+    assert displacement(scatter).mean() > 0.2
+    assert abs(np.mean([shared_displacement(prompts).mean() for prompts in by_prompts])) < 0.002
+    found = [onset(np.column_stack([np.zeros(16), shared_displacement(p)[:, :7]]), 0.05) for p in by_prompts]
+    assert set(found) == {"none"}
+
+
+def test_a_prompt_or_a_head_that_was_not_measured_is_left_out() -> None:
+    excess = np.array([[[0.2, -0.2]], [[0.4, -0.4]], [[np.nan, np.nan]]])
+    assert shared_displacement(excess)[:2] == pytest.approx([0.2, 0.4])
+    assert np.isnan(shared_displacement(excess)[2])
+    assert np.isnan(shared_displacement(excess[:1])).all()

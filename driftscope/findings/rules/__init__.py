@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Finding, NotMeasured
-from driftscope.findings.rules import acceptance, attention, data, fused, norms
+from driftscope.findings.rules import acceptance, attention, data, fused, length, noise, norms, template
 
 Outcome = Finding | NotMeasured | None
 Rule = Callable[[Measured], Outcome]
@@ -15,7 +15,10 @@ RULES: dict[str, Rule] = {
     "DS101": norms.growth,
     "DS102": attention.drift,
     "DS103": fused.imbalance,
+    "DS104": noise.fragility,
     "DS105": acceptance.depth_collapse,
+    "DS106": template.sensitivity,
+    "DS107": length.breaks,
     "DS108": acceptance.dispersion,
     "DS301": data.loops,
     "DS302": data.vocabulary,

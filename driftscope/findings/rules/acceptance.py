@@ -77,7 +77,7 @@ def dispersion(measured: Measured) -> Finding | NotMeasured | None:
     rounds = np.concatenate(walked)
     ratio = _spread_ratio(sums, depth, measured.resamples)
     if ratio is None or ratio.low is None:
-        return NotMeasured(code, "no drafted token was accepted, or all were")
+        return NotMeasured(code, "too few rounds accept some drafted tokens and not all")
     limit = measured.thresholds["length_dispersion"]
     if not (ratio.mean > limit and ratio.low > 1):
         return None
@@ -125,13 +125,13 @@ def _spread_ratio(sums: Floats, depth: int, resamples: int) -> Interval | None:
         variance = squares.sum(axis) / count - mean**2
         return np.asarray(np.sqrt(np.maximum(variance, 0) / constant_rate_variance(mean, depth)))
 
-    columns = tuple(sums.T)
+    rounds, total, squares = sums.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        point = float(ratio(*columns, axis=0))
+        point = float(ratio(rounds, total, squares, axis=0))
         if not np.isfinite(point):
             return None
         outcome = scipy_stats.bootstrap(
-            columns,
+            (rounds, total, squares),
             ratio,
             n_resamples=resamples,
             vectorized=True,
@@ -140,6 +140,8 @@ def _spread_ratio(sums: Floats, depth: int, resamples: int) -> Interval | None:
             method="percentile",
             rng=np.random.default_rng(SEED),
         ).confidence_interval
+    if not np.isfinite(outcome.low + outcome.high):
+        return Interval(point)
     return Interval(point, float(outcome.low), float(outcome.high))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from driftscope import stats
+from driftscope.figures.pin import pin_figures
 from driftscope.findings.measured import Measured, interval_of
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
@@ -31,9 +32,21 @@ def drift(measured: Measured) -> Finding | NotMeasured | None:
     clauses, evidence = _figures(measured, figures, starts)
     start = min(starts.values())
     shape, more = _shape(measured, figures, starts)
+    more += _from_magnitude(measured)
     statement = f"Attention drifts from step {start} on: {listed(clauses)} at step {figures.depth}{shape}."
     about = definition(CODE)
     return Finding(CODE, about.title, statement, (*evidence, *more), about.advice, start)
+
+
+def _from_magnitude(measured: Measured) -> list[Evidence]:
+    """What the pin of the state at its step-1 RMS says, where it was run."""
+    if "pin" not in measured.run.probes:
+        return []
+    tables = (measured.run.table(name, probe="pin") for name in ("steps", "heads"))
+    pin = pin_figures(*tables, resamples=measured.resamples).get("pins", {}).get("step1", {})
+    share = interval_of(pin.get("share_from_magnitude"))
+    name = "share of the self-generated excess that the magnitude of the state causes"
+    return [] if share is None else [measured.evidence(name, share, unit="share")]
 
 
 def _figures(measured: Measured, figures: FeedFigures, starts: dict[str, int]) -> tuple[list[str], list[Evidence]]:

@@ -1,0 +1,83 @@
+"""The line of a run in the table of runs. It takes longer than a look should, hence it is kept on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from driftscope._version import __version__
+from driftscope.errors import DriftscopeError
+from driftscope.findings import assess
+from driftscope.findings.causes import causes_of
+from driftscope.findings.thresholds import load
+from driftscope.run import Run
+from driftscope.summary import counts
+from driftscope.verdict import verdict
+
+Digest = dict[str, Any]
+_FORM = 1
+"""Goes into every key: raise it when a digest holds something else than before."""
+
+
+def digest(run: Run) -> Digest:
+    """Verdict, onsets, codes and lengths of a run, ready for JSON; `problem` alone where they cannot be had."""
+    try:
+        assessment = assess(run)
+        summary = {**run.summary(), "onset": dict(assessment.onsets)}
+        found = verdict(summary, causes_of(assessment, summary["checkpoint"]["switches"].get("carry") == "post"))
+        return {
+            "kind": found.kind,
+            "headline": found.headline,
+            "onset": summary["onset"],
+            "codes": [finding.code for finding in assessment.wrong],
+            "served": summary["acceptance_length"].get("served"),
+            "steps": len(summary["steps"]),
+            "prompts": counts(run)["prompts"],
+        }
+    except DriftscopeError as error:
+        return {"problem": str(error)}
+
+
+def stored(signature: str) -> Digest | None:
+    """The digest that was kept of a run with this signature."""
+    try:
+        found = json.loads(_file(signature).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def store(signature: str, found: Digest) -> None:
+    """Keep a digest; a folder that cannot be written costs only time."""
+    file = _file(signature)
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(found), encoding="utf-8")
+        os.replace(temporary, file)
+
+
+def cache_folder() -> Path:
+    """Where the app keeps what it computed."""
+    return Path(os.environ.get("DRIFTSCOPE_CACHE") or platformdirs.user_cache_dir("driftscope")) / "app"
+
+
+def _file(signature: str) -> Path:
+    key = hashlib.sha256(f"{signature} {__version__} {_FORM} {_limits()}".encode()).hexdigest()[:32]
+    return cache_folder() / "digests" / f"{key}.json"
+
+
+@lru_cache(maxsize=1)
+def _limits() -> str:
+    """The thresholds in force, which decide what a digest says."""
+    try:
+        return json.dumps(dict(load()), sort_keys=True)
+    except DriftscopeError:
+        return ""

@@ -1,0 +1,170 @@
+"""A chart that is ready to be shown: its specification, what it draws as rows, and the words around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from driftscope.charts import spec
+from driftscope.gallery import Picture
+
+Spec = dict[str, Any]
+_GROUPS = ("vconcat", "hconcat", "concat")
+_AXIS, _LEGEND, _NAMES = 66, 95, 90
+"""About how many pixels an axis, a legend of colours and names of categories take."""
+_LINE, _SYMBOL = 58, 4
+"""Characters of a line of a legend in a card, and what a symbol takes of them."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One card of a page. Plain data, so that it can be cached."""
+
+    name: str
+    """Unique on its page; also the name of files."""
+    title: str
+    about: str
+    spec: Spec
+    """Vega-Lite without colours of a theme."""
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """To read: one line per step, boundary, head, ..."""
+    sentences: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, picture: Picture) -> Drawn:
+        """A picture of the gallery."""
+        return cls(
+            picture.name, picture.title, picture.about, spec(picture.chart), picture.table, tuple(picture.sentences)
+        )
+
+    @classmethod
+    def chart(cls, name: str, title: str, about: str, chart: Any, table: pd.DataFrame | None = None) -> Drawn:
+        """A chart of `driftscope.charts`."""
+        return cls(name, title, about, spec(chart), pd.DataFrame() if table is None else table)
+
+    @property
+    def wide(self) -> bool:
+        """Panels beside each other, which need the width of a page."""
+        return any(key in self.spec for key in ("hconcat", "concat")) or any(
+            "hconcat" in part for part in self.spec.get("vconcat", ())
+        )
+
+    def panels(self) -> list[Spec]:
+        """Specifications of the panels below each other; the whole where there are none."""
+        if "vconcat" not in self.spec:
+            return [self.spec]
+        shared = {key: self.spec[key] for key in ("$schema", "datasets") if key in self.spec}
+        return [{**shared, **part} for part in self.spec["vconcat"]]
+
+    def rows(self) -> pd.DataFrame:
+        """Every figure that is drawn, tidy; `figure` is the title of its axis."""
+        datasets = self.spec.get("datasets", {})
+        parts = []
+        for view in _views(self.spec):
+            figure = _axis_title(view)
+            for name in dict.fromkeys(_data_names(view)):
+                rows = datasets.get(name, [])
+                if rows and "mean" in rows[0]:
+                    frame = pd.DataFrame(rows)
+                    frame.insert(0, "figure", figure)
+                    parts.append(frame)
+        if not parts:
+            return pd.DataFrame()
+        whole = pd.concat(parts, ignore_index=True).drop_duplicates(ignore_index=True)
+        return whole.drop(columns=[name for name in ("order", "place", "line") if name in whole])
+
+
+def resized(plain: Spec, width: int) -> Spec:
+    """The specification with panels side by side that fill `width` pixels, their axes and legends included."""
+    if "vconcat" in plain:
+        return {**plain, "vconcat": [resized(part, width) for part in plain["vconcat"]]}
+    key = "hconcat" if "hconcat" in plain else "concat"
+    if key not in plain:
+        return plain
+    held = plain[key]
+    across = len(held) if key == "hconcat" else min(plain.get("columns", len(held)), len(held))
+    text = json.dumps(held)
+    room = (
+        width - _AXIS * across - (_LEGEND if "gradientLength" in text else 0) - (_NAMES if "labelLimit" in text else 0)
+    )
+    drawn = sum(_width(part) for part in held[:across])
+    factor = room / drawn if drawn else 1.0
+    return {**plain, key: [_scaled(part, factor) for part in held]}
+
+
+def folded(plain: Spec) -> Spec:
+    """The specification with long legends in lines below each other, so that a narrow card holds them."""
+    changed = dict(plain)
+    for key in (*_GROUPS, "layer"):
+        if key in plain:
+            changed[key] = [folded(part) for part in plain[key]]
+    if "encoding" in plain:
+        changed["encoding"] = {name: _folded_legend(channel) for name, channel in plain["encoding"].items()}
+    return changed
+
+
+def _folded_legend(channel: Any) -> Any:
+    legend = channel.get("legend") if isinstance(channel, Mapping) else None
+    names = (channel.get("scale") or {}).get("domain") if legend else None
+    if not legend or legend.get("orient") != "top" or not isinstance(names, list):
+        return channel
+    lengths = [len(str(name)) + _SYMBOL for name in names]
+    columns = next((count for count in range(len(names), 1, -1) if count * max(lengths) <= _LINE), 1)
+    fits = sum(lengths) <= _LINE
+    return channel if fits else {**channel, "legend": {**legend, "columns": columns}}
+
+
+def _scaled(view: Spec, factor: float) -> Spec:
+    changed = dict(view)
+    if isinstance(view.get("width"), int | float):
+        changed["width"] = round(view["width"] * factor)
+    for key in (*_GROUPS, "layer"):
+        if key in view:
+            changed[key] = [_scaled(part, factor) for part in view[key]]
+    return changed
+
+
+def _width(view: Mapping[str, Any]) -> float:
+    if "hconcat" in view:
+        return sum(_width(part) for part in view["hconcat"])
+    if "vconcat" in view:
+        return max(_width(part) for part in view["vconcat"])
+    return float(view.get("width", 0))
+
+
+def _views(view: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The panels that are not made of panels."""
+    parts = [part for key in _GROUPS for part in view.get(key, ())]
+    if not parts:
+        yield view
+    for part in parts:
+        yield from _views(part)
+
+
+def _layers(view: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield view
+    for part in view.get("layer", ()):
+        yield from _layers(part)
+
+
+def _data_names(view: Mapping[str, Any]) -> Iterator[str]:
+    for part in _layers(view):
+        name = part.get("data", {}).get("name") if isinstance(part.get("data"), Mapping) else None
+        if name:
+            yield name
+
+
+def _axis_title(view: Mapping[str, Any]) -> str:
+    """What the panel shows: the title of the encoding of `mean`."""
+    for part in _layers(view):
+        for encoding in part.get("encoding", {}).values():
+            if isinstance(encoding, Mapping) and encoding.get("field") == "mean":
+                title = encoding.get("title") or (encoding.get("legend") or {}).get("title")
+                if title:
+                    return " ".join(title) if isinstance(title, list) else str(title)
+    title = view.get("title", "")
+    return str(title.get("text", "") if isinstance(title, Mapping) else title)

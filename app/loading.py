@@ -1,0 +1,56 @@
+"""Runs and what is drawn of them, kept as long as the folders stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from driftscope.app.digest import Digest, digest, store, stored
+from driftscope.app.library import Entry, signature
+from driftscope.errors import RunError
+from driftscope.frames import Runs
+from driftscope.run import Run
+
+
+def open_run(entry: Entry) -> Run:
+    """The run of an entry. Raises RunError if it is none that can be read."""
+    if entry.info is None:
+        raise RunError(entry.problem)
+    return _run(str(entry.folder), signature(entry.folder))
+
+
+def computed(what: Callable[..., Any], entries: Sequence[Entry], *options: Any) -> Any:
+    """`what(runs, *options)`, computed once while the runs stay the same. Options must be plain values."""
+    keys = tuple((str(entry.folder), signature(entry.folder)) for entry in entries)
+    return _computed(f"{what.__module__}.{what.__qualname__}", keys, options, what, [open_run(e) for e in entries])
+
+
+def digest_of(entry: Entry, *, wait: bool = True) -> Digest | None:
+    """The digest of a run; without `wait` None where it would have to be computed."""
+    if entry.info is None:
+        return {"problem": entry.problem}
+    key = signature(entry.folder)
+    found = _digests().get(key) or stored(key)
+    if found is None and wait:
+        found = digest(open_run(entry))
+        store(key, found)
+    if found is not None:
+        _digests()[key] = found
+    return found
+
+
+@st.cache_resource(max_entries=6, show_spinner="reading the run")
+def _run(folder: str, signature: str) -> Run:
+    return Run.open(folder)
+
+
+@st.cache_data(max_entries=300, show_spinner="computing figures")
+def _computed(name: str, keys: tuple[tuple[str, str], ...], options: tuple[Any, ...], _what: Any, _runs: Runs) -> Any:
+    return _what(_runs, *options)
+
+
+@st.cache_resource
+def _digests() -> dict[str, Digest]:
+    return {}

@@ -1,0 +1,63 @@
+"""The look of the pages: light or dark, and the grid in which charts stand."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from driftscope.charts.theme import BACKGROUND, ThemeName
+
+GRID = "grid"
+"""Prefix of the keys of containers whose children stand in a grid."""
+
+STREAMLIT_THEME = {
+    "theme.primaryColor": "#3b78c4",
+    "theme.light.backgroundColor": BACKGROUND["light"],
+    "theme.light.secondaryBackgroundColor": "#f4f6f8",
+    "theme.dark.backgroundColor": BACKGROUND["dark"],
+    "theme.dark.secondaryBackgroundColor": "#1c222b",
+}
+"""Options of Streamlit, so that charts and page have one background."""
+
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="6" fill="#3b78c4"/>'
+    '<path d="M5 25C14 25 19 20 27 6" stroke="#fff" stroke-width="4" fill="none" stroke-linecap="round"/></svg>'
+)
+"""A rising line. An icon by its name would be fetched from a network."""
+
+_CSS = """
+<style>
+.stMainBlockContainer { padding: 2.2rem 2rem 3rem; }
+[class*="st-key-grid"] { display: grid; grid-template-columns: repeat(auto-fill, minmax(430px, 1fr)); gap: 1rem;
+  grid-auto-flow: dense; align-items: start; }
+[class*="st-key-grid"] > :has(> [class*="st-key-wide"]), [class*="st-key-grid"] > [class*="st-key-wide"]
+  { grid-column: span 2; }
+@media (max-width: 1150px) {
+  [class*="st-key-grid"] { grid-template-columns: minmax(0, 1fr); }
+  [class*="st-key-grid"] > :has(> [class*="st-key-wide"]), [class*="st-key-grid"] > [class*="st-key-wide"]
+    { grid-column: span 1; }
+}
+.stMain h1 { font-size: 1.6rem; padding: 0 0 .2rem; }
+.stMain h2 { font-size: 1.25rem; padding: .6rem 0 .2rem; }
+.stMain h3 { font-size: 1.02rem; padding: 0 0 .5rem; }
+.st-key-step-figures { gap: .15rem; }
+[data-testid="stMetricValue"] { font-size: 1.3rem; }
+[data-testid="stMetricLabel"] p { font-size: .8rem; }
+</style>
+"""
+
+
+def apply() -> None:
+    """Styles of every page."""
+    st.html(_CSS)
+
+
+def theme_name() -> ThemeName:
+    """What the browser shows."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def callout(html: str, colour: str) -> None:
+    """A sentence that must be seen first, with a bar of that colour."""
+    st.html(
+        f'<div style="border-left:6px solid {colour};background:{colour}1f;border-radius:6px;padding:.7rem 1rem">{html}</div>'
+    )

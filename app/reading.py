@@ -1,0 +1,93 @@
+"""One prompt of a run to read along: its text, what was drafted at every anchor, and where each step looked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from driftscope.frames import Runs
+from driftscope.summary import CLEAN
+
+_CHAIN = ["anchor", "step", "loop", "drafted", "text", "match", "accepted", "rank", "prob", "top_prob"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key that a step looks at."""
+
+    position: int
+    own: bool
+    """A row of the chain itself."""
+    bucket: str
+    mass: float
+
+    def step(self, anchor: int) -> int:
+        """Of an own row: the step that made it."""
+        return self.position - anchor + 1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a run holds of one prompt."""
+
+    prompt: str
+    prompt_length: int
+    text: tuple[str, ...]
+    """Pieces by position."""
+    pieces: dict[int, str]
+    """By token id, of the text and of what was drafted."""
+    chains: pd.DataFrame
+    """One row per anchor and step: drafted and target's token, acceptance, rank, probabilities, bucket masses."""
+    attended: pd.DataFrame
+    """One row per anchor, step and heavy key: `position`, `own`, `bucket`, `mass`."""
+
+    @property
+    def anchors(self) -> list[int]:
+        return sorted(set(self.chains["anchor"]))
+
+    def chain(self, anchor: int) -> pd.DataFrame:
+        """The steps of one chain, in order."""
+        return self.chains[self.chains["anchor"] == anchor].sort_values("step")
+
+    def keys(self, anchor: int, step: int) -> list[Key]:
+        """The heaviest keys of one step, heaviest first."""
+        rows = self.attended[(self.attended["anchor"] == anchor) & (self.attended["step"] == step)]
+        rows = rows.sort_values("mass", ascending=False)
+        columns = (rows[name].tolist() for name in ("position", "own", "bucket", "mass"))
+        return [Key(*values) for values in zip(*columns, strict=True)]
+
+    def piece(self, token: Any) -> str:
+        """A token as text."""
+        return self.pieces.get(int(token), f"[{int(token)}]")
+
+
+def prompts(runs: Runs) -> list[str]:
+    """Ids of the prompts whose text the run holds."""
+    held = set(runs[0].table("tokens", probe=CLEAN)["prompt"].astype(str))
+    return [prompt.id for prompt in runs[0].info.prompts if prompt.id in held]
+
+
+def reading(runs: Runs, prompt: str) -> Reading:
+    """One prompt of the (only) run."""
+    run = runs[0]
+    tokens = run.table("tokens", probe=CLEAN)
+    tokens = tokens[tokens["prompt"] == prompt]
+    pieces = {int(token): str(piece) for token, piece in zip(tokens["id"], tokens["piece"], strict=True)}
+    text = tokens.dropna(subset=["position"]).sort_values("position")
+    rows = run.table("anchors", probe=CLEAN)
+    masses = [name for name in rows if str(name).startswith("mass/")]
+    keep = (rows["prompt"] == prompt) & (rows["variant"] == CLEAN) & (rows["feed"] == "drafted")
+    chains = rows.loc[keep, [*_CHAIN, *masses]].reset_index(drop=True)
+    heavy = run.table("attended", probe=CLEAN)
+    heavy = heavy.loc[heavy["prompt"] == prompt, ["anchor", "step", "position", "own", "bucket", "mass"]]
+    length = next(entry.prompt_length for entry in run.info.prompts if entry.id == prompt)
+    attended = heavy.astype({"bucket": str}).reset_index(drop=True)
+    return Reading(prompt, length, tuple(text["piece"].astype(str)), pieces, chains, attended)
+
+
+def accepted_lengths(chains: pd.DataFrame) -> dict[int, int]:
+    """Accepted tokens of the chain at each anchor."""
+    return {int(anchor): int(np.sum(rows)) for anchor, rows in chains.groupby("anchor")["accepted"]}

@@ -1,0 +1,1 @@
+"""One page a file; Streamlit runs the file, and an import of it does nothing."""

@@ -1,0 +1,38 @@
+"""How many drafted tokens survive, step by step and in rounds as an engine serves them, and beyond the depth of training."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from driftscope.app import figures
+from driftscope.app.cards import grid
+from driftscope.app.loading import computed
+from driftscope.app.missing import not_measured
+from driftscope.app.shell import current
+from driftscope.report.content import RunPart
+
+
+def page() -> None:
+    """The page."""
+    entry = current()
+    st.title("Acceptance", anchor=False)
+    drawn = computed(figures.acceptance, [entry])
+    if not drawn:
+        st.info("This run holds no chains yet.", icon=":material/info:")
+        return
+    part: RunPart = computed(figures.parts, [entry])[0]
+    for column, (name, text, meaning) in zip(st.columns(max(len(part.lengths), 1)), part.lengths, strict=False):
+        value, _, interval = text.partition(" ")
+        column.metric(f"{name} length (tokens)", value, help=meaning, border=True)
+        column.caption(f"95% {interval.strip('()')}; {meaning}" if interval else meaning)
+    grid(drawn, "acceptance")
+    st.header("Beyond the depth of training", anchor=False)
+    deeper = computed(figures.depth, [entry])
+    if deeper:
+        grid(deeper, "depth")
+    else:
+        not_measured(entry, "depth", "The depth probe was not run.")
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,248 @@
+"""What was probed: layout, switches and where their values came from, the files, the audit, provenance."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from driftscope.app import jobs
+from driftscope.app.cards import escaped
+from driftscope.app.digest import cache_folder
+from driftscope.app.library import Entry
+from driftscope.app.shell import current
+from driftscope.app.watching import watch
+from driftscope.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.schema import RunInfo
+
+_SECONDS = 300
+_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt_llm": "TensorRT-LLM"}
+_OUTCOMES = {"holds": st.success, "misconfigured": st.error, "cannot tell": st.warning}
+
+
+def page() -> None:
+    """The page."""
+    entry = current()
+    info = entry.info
+    assert info is not None
+    st.title("Checkpoint", anchor=False)
+    for warning in info.checkpoint.warnings:
+        st.warning(escaped(warning), icon=":material/warning:")
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.subheader("Switches, and where each value came from", anchor=False)
+        _frame(_switches(info), height=min(36 * (len(info.checkpoint.switches) + 1) + 2, 620))
+    with right:
+        st.subheader("What it is", anchor=False)
+        _frame(_pairs(_about(info)))
+        st.subheader("Provenance", anchor=False)
+        _frame(_pairs(_flat(info.provenance)))
+    with st.container(border=True):
+        _files(info)
+    with st.container(border=True):
+        _audit(entry, info)
+
+
+def _switches(info: RunInfo) -> pd.DataFrame:
+    rows = []
+    for name, value in info.checkpoint.switches.items():
+        origin = info.checkpoint.origins.get(name)
+        told: Mapping[str, Any] = origin if isinstance(origin, Mapping) else {}
+        rows.append(
+            {
+                "switch": name,
+                "value": _text(value),
+                "from": told.get("source", NOT_MEASURED),
+                "detail": told.get("detail", ""),
+            }
+        )
+    return pd.DataFrame(rows, columns=["switch", "value", "from", "detail"])
+
+
+def _about(info: RunInfo) -> dict[str, Any]:
+    return {
+        "checkpoint": info.checkpoint.path,
+        "layout": info.checkpoint.layout,
+        "sha256": info.checkpoint.sha256,
+        "target": info.target.name,
+        "target layers": info.target.layers,
+        "target width": info.target.hidden_size,
+        "sink positions": info.target.sinks or "none",
+        **{f"setting: {name}": value for name, value in info.settings.items()},
+    }
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{before}{name} ") if isinstance(value, Mapping) else {f"{before}{name}": value}
+    return found
+
+
+def _files(info: RunInfo) -> None:
+    st.subheader("Static checks of the files", anchor=False)
+    path = Path(info.checkpoint.path).expanduser()
+    if not path.exists():
+        st.caption(f"{escaped(str(path))} is not on this machine (seen from {escaped(str(Path.cwd()))}).")
+        return
+    stamp = _stamp(path)
+    if not st.session_state.get(f"inspect-{stamp}"):
+        st.button("Read the files again", icon=":material/fact_check:", on_click=_wish, args=(f"inspect-{stamp}",))
+        st.caption("Tensors, norms, draft vocabulary, and what vLLM, SGLang and TensorRT-LLM would make of the config.")
+        return
+    found = _inspected(str(path), stamp)
+    if "failed" in found:
+        st.error(escaped(found["failed"]), icon=":material/error:")
+        return
+    _inspection(found)
+
+
+def _inspection(found: Mapping[str, Any]) -> None:
+    for problem in found["problems"]:
+        st.error(escaped(problem), icon=":material/error:")
+    for warning in found["warnings"]:
+        st.warning(escaped(warning), icon=":material/warning:")
+    counts = Counter(tensor["status"] for tensor in found["tensors"])
+    told = ", ".join(f"{count} {status}" for status, count in counts.items())
+    st.markdown(
+        f"{found['parameters']:,} parameters in {len(found['files'])} files; tensors: {told}. {escaped(found['reason'])}"
+    )
+    engines = [
+        {
+            "switch": reading["switch"],
+            "here": reading["here"],
+            **{name: reading[key] or "as here" for key, name in _ENGINES.items()},
+        }
+        for reading in found["engines"]
+    ]
+    if engines:
+        st.markdown("**Engines that read this config otherwise**")
+        _frame(pd.DataFrame(engines))
+    else:
+        st.caption("vLLM, SGLang and TensorRT-LLM read this config as it is run here.")
+    norms = pd.DataFrame(found["norms"])
+    if len(norms):
+        with st.expander(f"{len(norms)} norms: all ones is a norm that was never trained, or never loaded"):
+            _frame(norms)
+    with st.expander(f"{len(found['tensors'])} tensors"):
+        tensors = pd.DataFrame(found["tensors"])
+        _frame(tensors.assign(shape=[" x ".join(map(str, shape or ())) for shape in tensors["shape"]]))
+
+
+@st.cache_data(max_entries=32, show_spinner="reading the files")
+def _inspected(path: str, stamp: str) -> dict[str, Any]:
+    """`driftscope inspect --json` in a process of its own, which takes torch along."""
+    try:
+        done = subprocess.run(
+            [*jobs.program(), "inspect", "--json", "--", path],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+    except subprocess.TimeoutExpired:
+        return {"failed": f"reading took longer than {_SECONDS} s"}
+    except ValueError:
+        return {"failed": (done.stderr.strip().splitlines() or ["driftscope inspect said nothing"])[-1]}
+
+
+def _audit(entry: Entry, info: RunInfo) -> None:
+    st.subheader("Audit: is it run as it was trained?", anchor=False)
+    file = cache_folder() / "audits" / f"{info.checkpoint.sha256[:32]}.json"
+    job = jobs.job_of(file)
+    if job is not None and job.alive:
+        watch(job)
+        return
+    found = _read(file) or _read(entry.folder / "audit.json")
+    if found is not None:
+        _found(found)
+    elif job is not None:
+        watch(job)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        words = ["audit", "--json", "--target", info.target.name, "--", info.checkpoint.path]
+        if st.button("Audit again" if found else "Run the audit", icon=":material/policy:"):
+            jobs.start(words, file, stdout=file)
+            st.rerun()
+        st.caption("Every switch against its alternatives, with negative controls; takes minutes.")
+
+
+def _found(found: Mapping[str, Any]) -> None:
+    _OUTCOMES.get(found["outcome"], st.info)(f"**{escaped(found['verdict'])}**")
+    for finding in found["findings"]:
+        st.markdown(
+            f":red-badge[{escaped(finding['code'])}] **{escaped(finding['title'])}** {escaped(finding['statement'])}"
+        )
+        for advice in finding.get("try", ()):
+            st.markdown(f"- *try:* {escaped(advice)}")
+    rows = [
+        {
+            "switch": row["switch"],
+            "declared": row["declared"],
+            "alternative": row["alternative"],
+            "status": row["status"],
+            "loss falls by (nats)": _interval(row["loss_later"]),
+            "length rises by (tokens)": _interval(row["length"]),
+            "why": row["reason"],
+        }
+        for row in found["hypotheses"]
+        if row["round"] == 1
+    ]
+    if rows:
+        order = {"better": 0, "worse": 1, "indistinguishable": 2, "ruled out": 3}
+        _frame(pd.DataFrame(rows).sort_values("status", key=lambda column: column.map(order)), height=280)
+    controls = pd.DataFrame(found["controls"])
+    if len(controls):
+        st.caption("Negative controls, at step 1: what a drafter scores that knows nothing of the text.")
+        _frame(controls)
+
+
+def _interval(found: Mapping[str, Any] | None) -> str:
+    if not found:
+        return NOT_MEASURED
+    low, high = (float("nan") if found[name] is None else found[name] for name in ("low", "high"))
+    return interval_text(found["mean"], low, high, "+.2f")
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "hypotheses" in found else None
+
+
+def _stamp(path: Path) -> str:
+    files = [path] if path.is_file() else sorted(part for part in path.iterdir() if part.is_file())
+    return " ".join(f"{file}:{file.stat().st_mtime_ns}:{file.stat().st_size}" for file in files)
+
+
+def _wish(key: str) -> None:
+    st.session_state[key] = True
+
+
+def _pairs(values: Mapping[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame([(name, _text(value)) for name, value in values.items()], columns=["what", "value"])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def _frame(frame: pd.DataFrame, **options: Any) -> None:
+    st.dataframe(frame, hide_index=True, **options)
+
+
+if __name__ == "__main__":
+    page()

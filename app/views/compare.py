@@ -1,0 +1,86 @@
+"""Two to four runs side by side: which of FC-norm and post-norm suppresses drift, and by how much."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from driftscope.app import figures, links, look
+from driftscope.app.cards import escaped, files, grid, show
+from driftscope.app.library import Entry
+from driftscope.app.loading import computed
+from driftscope.app.shell import entries
+from driftscope.charts.linked import STEP
+
+_MOST = 4
+
+
+def page() -> None:
+    """The page."""
+    st.title("Compare", anchor=False)
+    known = [entry for entry in entries() if entry.info is not None]
+    if len(known) < 2:
+        st.info(
+            "A comparison takes two runs of one target on the same prompts; here there are fewer.",
+            icon=":material/info:",
+        )
+        return
+    by_id = {entry.id: entry for entry in known}
+    picked = links.choices("Runs, two to four", "runs", list(by_id), _alike(known), _MOST)
+    if len(picked) < 2:
+        st.info("Choose a second run.", icon=":material/info:")
+        return
+    chosen = [by_id[name] for name in picked]
+    found: figures.Compared = computed(figures.compared, chosen)
+    if found.why_not:
+        st.warning(escaped(found.why_not), icon=":material/rule:")
+    else:
+        look.callout(f'<div style="font-size:1.1rem;font-weight:600">{html.escape(found.headline)}</div>', "#0072B2")
+        st.caption(escaped(found.about))
+    _linked(chosen)
+    if found.sentences:
+        st.header("What differs", anchor=False)
+        st.markdown("\n".join(f"- {escaped(sentence)}" for sentence in found.sentences))
+    grid(found.drawn, "compare")
+    for note in found.notes:
+        st.caption(f"- {escaped(note)}")
+
+
+def _alike(known: Sequence[Entry]) -> list[str]:
+    """The newest run and those of the same target, as many as fit."""
+    target = known[0].info.target.fingerprint if known[0].info else ""
+    same = [entry.id for entry in known if entry.info and entry.info.target.fingerprint == target]
+    return (same if len(same) > 1 else [entry.id for entry in known])[:_MOST]
+
+
+def _linked(chosen: Sequence[Entry]) -> None:
+    for drawn in computed(figures.side_by_side, chosen):
+        with st.container(border=True, key="wide-linked"):
+            st.subheader(drawn.title, anchor=False)
+            event = show(drawn, on_select="rerun", selection_mode=[STEP])
+            st.caption(escaped(drawn.about))
+            _pick(event)
+            files(drawn)
+            steps = sorted(
+                {row["step"] for rows in drawn.spec.get("datasets", {}).values() for row in rows if "step" in row}
+            )
+            if steps:
+                names = [str(step) for step in steps]
+                step = links.choice(st.segmented_control, "Figures at step", "step", names, names[-1])
+                st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True, width="content")
+
+
+def _pick(event: Any) -> None:
+    """A click into the chart chooses the step, once."""
+    points = event["selection"].get(STEP, []) if event else []
+    clicked = str(int(points[0]["step"])) if points and "step" in points[0] else ""
+    if clicked and st.session_state.get("clicked-step") != clicked:
+        links.put("step", clicked)
+    st.session_state["clicked-step"] = clicked
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,74 @@
+"""A measurement that runs: how far it is, what it says, and how to stop it or go on."""
+
+from __future__ import annotations
+
+import time
+
+import streamlit as st
+
+from driftscope.app import jobs
+from driftscope.app.cards import escaped
+from driftscope.app.jobs import Job
+
+_EVERY = "2s"
+_SHOWN = 14
+
+
+def watch(job: Job) -> None:
+    """Progress that renews itself while the job runs."""
+    st.fragment(_state, run_every=_EVERY if job.alive else None)(job, job.alive)
+
+
+def _state(job: Job, was_alive: bool) -> None:
+    st.code(job.command, language="bash", wrap_lines=True)
+    if job.alive:
+        _running(job)
+    else:
+        _over(job)
+        if was_alive:
+            # The rest of the page does not know yet.
+            st.rerun()
+    lines = job.lines()
+    if lines:
+        with st.expander("What it says", expanded=bool(job.code)):
+            st.code("\n".join(lines[-_SHOWN:]), language=None, wrap_lines=True)
+
+
+def _running(job: Job) -> None:
+    found = jobs.progress(job)
+    seconds = time.time() - job.started
+    if found is None:
+        st.progress(0.0, f"starting, {seconds:.0f} s")
+    else:
+        st.progress(found.share, f"{found.stage}: {found.done} of {found.total}, {seconds:.0f} s in all")
+    if job.stopping:
+        st.caption("Stopping; what is measured is kept.")
+    elif st.button("Stop", icon=":material/stop:", key=f"stop-{job.folder}"):
+        jobs.stop(job)
+        st.rerun(scope="fragment")
+
+
+def _over(job: Job) -> None:
+    """Exit codes 0 and 1 mean that the measurement is whole, without or with findings."""
+    if job.code in (0, 1):
+        st.success("Done.", icon=":material/check:")
+    elif job.stopping:
+        st.info("Stopped; what was measured is kept.", icon=":material/pause:")
+    else:
+        st.error(escaped(job.error() or f"It ended with exit code {job.code}."), icon=":material/error:")
+    is_run = (job.folder / "run.json").is_file()
+    with st.container(horizontal=True):
+        if (
+            job.code not in (0, 1)
+            and is_run
+            and st.button("Go on", icon=":material/play_arrow:", key=f"resume-{job.folder}")
+        ):
+            jobs.resume(job)
+            st.rerun()
+        if is_run:
+            st.page_link(
+                "views/overview.py",
+                label="Open the run",
+                icon=":material/open_in_new:",
+                query_params={"run": job.folder.name},
+            )

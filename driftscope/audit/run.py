@@ -1,0 +1,385 @@
+"""The audit from end to end: captures, rounds until nothing is better, and the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftscope.audit.codes import CODES
+from driftscope.audit.controls import Control, run_controls
+from driftscope.audit.decide import Limits
+from driftscope.audit.fix import advise
+from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis, hypotheses, spelled
+from driftscope.audit.material import DEPTH, Material, prepare
+from driftscope.audit.report import Audit, Baseline, Fault, Outcome, Row
+from driftscope.audit.rounds import Round, conditional, run_round
+from driftscope.audit.score import Runner, Scores
+from driftscope.audit.search import search_boundaries
+from driftscope.audit.setting import Setting
+from driftscope.audit.static import StaticHint, static_hints
+from driftscope.cache import CaptureCache
+from driftscope.captures import Capture, capture
+from driftscope.errors import PromptError
+from driftscope.findings.model import Evidence, Finding
+from driftscope.pair import Pair, load_pair
+from driftscope.progress import NullProgress, ProgressReport
+from driftscope.prompts import load_prompts, tokenize_prompts
+from driftscope.target import Target
+
+PROMPTS = 24
+SEARCHED = 6
+"""Prompts that the search for boundaries uses, and that decide nothing about what it finds."""
+Recapture = Callable[[Sequence[str], Iterable[int]], list[Capture]]
+"""(prompt ids, boundaries) -> their captures with these boundaries."""
+TITLES = {code.code: code.title for code in CODES}
+
+
+def audit(
+    checkpoint: str | Path,
+    *,
+    target: str | Path | Target | None = None,
+    prompts: str | Path | None = None,
+    count: int = PROMPTS,
+    max_new_tokens: int = 128,
+    anchors: int = 16,
+    device: str = "auto",
+    dtype: str = "auto",
+    overrides: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    cache_dir: str | Path | None = None,
+    limits: Limits | None = None,
+    progress: ProgressReport | None = None,
+) -> Audit:
+    """Run the alternatives to every switch of a checkpoint and say whether one of them is what was trained.
+
+    count: prompts, spread evenly over the file; at least 16 must be usable for a decision. anchors: of each prompt.
+    Raises a DriftscopeError of one line for whatever the user can mend.
+    """
+    report = progress or NullProgress()
+    report.message(f"loading {checkpoint}")
+    pair = load_pair(
+        checkpoint,
+        target,
+        device=device,
+        dtype=dtype,
+        overrides=overrides,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
+    captures, again = take_captures(pair, prompts, count, max_new_tokens, cache_dir, report)
+    return audit_captures(pair, captures, recapture=again, anchors=anchors, limits=limits, progress=report)
+
+
+def take_captures(
+    pair: Pair,
+    prompts: str | Path | None,
+    count: int,
+    max_new_tokens: int,
+    cache_dir: str | Path | None,
+    progress: ProgressReport,
+) -> tuple[list[Capture], Recapture]:
+    """Captures of `count` prompts with the boundaries that plain hypotheses read, and how to get further boundaries."""
+    target = pair.target
+    room = target.max_positions
+    found = load_prompts(Path(prompts) if prompts is not None else None)
+    places = np.linspace(0, len(found) - 1, min(count, len(found))).round().astype(int)
+    kept, _ = tokenize_prompts(
+        [found[i] for i in places],
+        target.tokenizer,
+        max_tokens=(room - max_new_tokens) if room else 1 << 30,
+        min_tokens=2,
+    )
+    cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
+    by_id = {prompt.id: prompt for prompt in kept}
+    held: set[int] = set()
+
+    def again(ids: Sequence[str], boundaries: Iterable[int]) -> list[Capture]:
+        def tell(stage: str, done: int, total: int) -> None:
+            if done == 1 and stage == "record":
+                progress.stage("capturing target", total)
+            if stage == "record":
+                progress.advance()
+
+        wanted = sorted({*held, *boundaries})
+        chosen = [by_id[name] for name in ids]
+        return capture(target, chosen, max_new_tokens=max_new_tokens, boundaries=wanted, cache=cache, progress=tell)
+
+    setting = Setting(pair.config, pair.checkpoint.weights)
+    held |= plain_boundaries(setting, facts(target))
+    return again(list(by_id), ()), again
+
+
+def facts(target: Target) -> TargetFacts:
+    """What the hypotheses ask of a target."""
+    config = target.text_config
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope and all(isinstance(value, Mapping) for value in rope.values()):
+        rope = next(iter(rope.values()))
+    theta = rope.get("rope_theta", getattr(config, "rope_theta", None))
+    scaling = {key: value for key, value in rope.items() if key not in ("rope_theta", "partial_rotary_factor")}
+    return TargetFacts(
+        num_layers=target.num_layers,
+        embedding=target.embedding_weight.detach(),
+        head=target.head_weight.detach(),
+        rope_theta=float(theta) if theta else None,
+        rope_scaling=scaling if scaling.get("rope_type", "default") != "default" else None,
+    )
+
+
+def plain_boundaries(setting: Setting, target: TargetFacts) -> set[int]:
+    """Boundaries that the setting and its hypotheses read, those of the search excepted."""
+    settings = [setting, *(h.apply(setting) for h in hypotheses(setting, target) if not h.ruled_out)]
+    return {b for item in settings for b in item.boundaries(target.num_layers)}
+
+
+def audit_captures(
+    pair: Pair,
+    captures: Sequence[Capture],
+    *,
+    recapture: Recapture | None = None,
+    anchors: int = 16,
+    limits: Limits | None = None,
+    progress: ProgressReport | None = None,
+) -> Audit:
+    """audit() for a pair and captures that are there already.
+
+    Without `recapture`, hypotheses whose boundaries the captures lack are listed as not captured, and nothing is searched.
+    """
+    limits, report = limits or Limits(), progress or NullProgress()
+    target = facts(pair.target)
+    material = prepare(pair.target, captures, anchors=anchors)
+    if not material.captures:
+        raise PromptError(
+            f"none of {len(captures)} continuations has 4 tokens outside loops with {DEPTH + 3} more after them;"
+            " use other prompts or a larger --max-new-tokens"
+        )
+    runner = Runner(material, target.embedding, target.head, pair.target.dtype)
+    declared = runner.cast(Setting(pair.config, pair.checkpoint.weights))
+    setting = declared
+    began = time.monotonic()
+    rounds: list[Round] = []
+    while len(rounds) < limits.rounds:
+        tried, searched_on = _tried(setting, target, runner, recapture, anchors, pair)
+        report.stage(f"round {len(rounds) + 1}", len(tried))
+        rounds.append(
+            run_round(
+                len(rounds) + 1,
+                setting,
+                tried,
+                runner,
+                limits,
+                searched_on=searched_on,
+                clock=time.monotonic,
+                advance=lambda note: report.advance(note=note),
+            )
+        )
+        if rounds[-1].winner is None:
+            break
+        setting = rounds[-1].winner.apply(setting)
+    final = _final_controls(setting, rounds, runner, limits)
+    hints = static_hints(pair.checkpoint, declared, target.embedding, target.head)
+    return _conclude(pair, declared, setting, rounds, final, hints, material, limits, time.monotonic() - began)
+
+
+def _tried(
+    setting: Setting,
+    target: TargetFacts,
+    runner: Runner,
+    recapture: Recapture | None,
+    anchors: int,
+    pair: Pair,
+) -> tuple[list[Hypothesis], np.ndarray]:
+    """The hypotheses of a round with what the search adds; captures are extended to what they read."""
+    tried = hypotheses(setting, target)
+    ids = [record.prompt_id for record in runner.material.captures]
+    searched_on = np.zeros(len(ids), bool)
+    sets: list[tuple[int, ...]] = []
+    whole = setting.config.feature_source == "aux" and not setting.lens.last_after_norm
+    if recapture is not None and whole and len(ids) > 2 * SEARCHED:
+        chosen = np.linspace(0, len(ids) - 1, SEARCHED).round().astype(int)
+        searched_on[chosen] = True
+        records = recapture([ids[i] for i in chosen], range(target.num_layers + 1))
+        small = Runner(prepare(pair.target, records, anchors=anchors), runner.embedding, runner.head, runner.dtype)
+        if small.material.captures:
+            sets = search_boundaries(setting, small, target.num_layers)
+    known = {h.changes.get("aux_boundaries") for h in tried}
+    for index, found in enumerate(sets):
+        word = "best single replacement" if index == 0 else "repeated replacements"
+        if found not in known:
+            tried.append(aux_hypothesis(setting, found, f"{spelled(found)} (search: {word})", searched=True))
+    needed = {b for h in tried if not h.ruled_out for b in h.apply(setting).boundaries(target.num_layers)}
+    held = set.intersection(*(set(record.boundaries) for record in runner.material.captures))
+    if needed <= held:
+        return tried, searched_on
+    if recapture is not None:
+        runner.material = replace(runner.material, captures=tuple(recapture(ids, needed | held)))
+        return tried, searched_on
+    return [_without(h, setting, target, held) for h in tried], searched_on
+
+
+def _without(hypothesis: Hypothesis, setting: Setting, target: TargetFacts, held: set[int]) -> Hypothesis:
+    missing = set() if hypothesis.ruled_out else set(hypothesis.apply(setting).boundaries(target.num_layers)) - held
+    return replace(hypothesis, ruled_out=f"boundary {min(missing)} is not captured") if missing else hypothesis
+
+
+def _final_controls(setting: Setting, rounds: Sequence[Round], runner: Runner, limits: Limits) -> list[Control]:
+    if rounds[-1].winner is None:
+        return rounds[-1].controls
+    scores, _ = runner.run(setting)
+    return run_controls(setting, scores, runner, limits)
+
+
+def _conclude(
+    pair: Pair,
+    declared: Setting,
+    setting: Setting,
+    rounds: Sequence[Round],
+    final: list[Control],
+    hints: list[StaticHint],
+    material: Material,
+    limits: Limits,
+    seconds: float,
+) -> Audit:
+    rows = tuple(row for item in rounds for row in item.rows)
+    prompts = len(material.captures)
+    lost = [control.name for control in final if not control.beaten]
+    outcome: Outcome
+    faults: list[Fault] = []
+    if prompts < limits.prompts:
+        outcome = "cannot tell"
+        verdict = f"{prompts} usable prompts are too few to decide; at least {limits.prompts} are needed."
+    elif lost:
+        outcome = "cannot tell"
+        verdict = (
+            f"The drafter does no better than {' and '.join(lost)}: what it was trained with cannot be told from how it"
+            " drafts."
+        )
+    else:
+        faults = _faults(pair, rounds)
+        outcome = "misconfigured" if faults else "holds"
+        verdict = _verdict(faults, rows, rounds[0].scores)
+    codes = {fault.finding.code for fault in faults}
+    weighty = [hint for hint in hints if outcome == "cannot tell" or hint.code in codes]
+    static = [Finding(hint.code, TITLES[hint.code], hint.statement, advice=(hint.advice,)) for hint in weighty]
+    return Audit(
+        checkpoint=str(pair.checkpoint.path),
+        target=pair.target.name,
+        outcome=outcome,
+        verdict=verdict,
+        prompts=prompts,
+        anchors=material.anchors,
+        baseline=_baseline(rounds[0].scores),
+        controls=(*rounds[0].controls, *(final if final is not rounds[0].controls else ())),
+        rows=rows,
+        faults=tuple(faults),
+        static=tuple(static),
+        hints=tuple(hint for hint in hints if hint not in weighty),
+        warnings=pair.warnings,
+        seconds=seconds,
+        declared_setting=declared,
+        setting=setting if faults else declared,
+        target_config=pair.target.text_config,
+    )
+
+
+def _faults(pair: Pair, rounds: Sequence[Round]) -> list[Fault]:
+    faults = []
+    for item in rounds:
+        if item.winner is None or item.winner_row is None:
+            break
+        hypothesis, row = item.winner, item.winner_row
+        after = hypothesis.apply(item.setting)
+        advice = advise(hypothesis, item.setting, after, pair.checkpoint, pair.target.num_layers)
+        finding = Finding(
+            code=hypothesis.code,
+            title=TITLES[hypothesis.code],
+            statement=_statement(row, item.scores),
+            evidence=_evidence(row, limits_of=hypothesis.reach == "later"),
+            advice=tuple(_steps(advice)),
+            step=2 if row.signature == "steps 2 on" else 1,
+        )
+        faults.append(Fault(finding, row.round, row.switch, row.declared, row.alternative, advice))
+    return faults
+
+
+def _statement(row: Row, scores: Scores) -> str:
+    later = row.signature == "steps 2 on"
+    rise = row.agreement_later if later else row.agreement_first
+    assert rise is not None
+    now = float((scores.agreement[:, 1:] if later else scores.agreement[:, :1]).mean())
+    where = f"at steps 2 to {DEPTH}" if later else "at step 1"
+    return (
+        f"{row.switch} is {row.declared}; with {row.alternative} top-1 agreement {where} goes from {now:.2f} to"
+        f" {now + rise.mean:.2f}"
+    )
+
+
+def _evidence(row: Row, *, limits_of: bool) -> tuple[Evidence, ...]:
+    over = f"{row.prompts} prompts"
+    figures = (
+        ("loss at step 1, fall", row.loss_first, "nats"),
+        (f"loss at steps 2 to {DEPTH}, fall", row.loss_later, "nats"),
+        ("top-1 agreement at step 1, rise", row.agreement_first, "share"),
+        (f"top-1 agreement at steps 2 to {DEPTH}, rise", row.agreement_later, "share"),
+        (f"accepted tokens of {DEPTH}, rise", row.length, ""),
+    )
+    found = [Evidence.of(name, value, unit=unit, over=over) for name, value, unit in figures if value is not None]
+    return tuple(found[2:] + found[:2] if limits_of else found)
+
+
+def _steps(advice: Any) -> list[str]:
+    steps = []
+    if advice.flag:
+        steps.append(f"run it with {advice.flag}")
+    if advice.config:
+        steps.append("config.json: " + ", ".join(f"{key} = {_json(value)}" for key, value in advice.config.items()))
+    if advice.tensors:
+        steps.append(f"tensors to change: {', '.join(advice.tensors)} (--fix does it)")
+    if advice.inexpressible:
+        steps.append(f"not to be written in this layout: {advice.inexpressible}")
+    return [*steps, *(f"{engine}: {text}" for engine, text in advice.engines.items())]
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return "leave out" if value is None else json.dumps(value)
+
+
+def _verdict(faults: Sequence[Fault], rows: Sequence[Row], scores: Scores) -> str:
+    if faults:
+        named = "; then ".join(
+            f"{fault.switch} should be {fault.alternative}, not {fault.declared}" for fault in faults
+        )
+        return f"The checkpoint is not run as it was trained: {named}."
+    counts = {status: sum(row.status == status for row in rows) for status in ("worse", "indistinguishable")}
+    sentence = (
+        f"No alternative is better than the declared setting: {counts['worse']} are worse, {counts['indistinguishable']}"
+        " make no difference that matters."
+    )
+    slight = [row.name for row in rows if row.slight]
+    if slight:
+        listed = ", ".join(slight[:3]) + (f" and {len(slight) - 3} more" if len(slight) > 3 else "")
+        sentence += f" Better beyond chance, by too little to act on: {listed}."
+    first, last = float(scores.agreement[:, 0].mean()), float(scores.agreement[:, -1].mean())
+    if last < 0.5 * first:
+        sentence += (
+            f" Agreement falls from {first:.2f} at step 1 to {last:.2f} at step {DEPTH} all the same: the drafter itself"
+            " loses it, not its config."
+        )
+    return sentence
+
+
+def _baseline(scores: Scores) -> Baseline:
+    return Baseline(
+        loss=tuple(float(value) for value in scores.mean_loss.mean(0)),
+        agreement=tuple(float(value) for value in scores.agreement.mean(0)),
+        acceptance=conditional(scores),
+        length=float(scores.length.mean()),
+    )

@@ -1,0 +1,75 @@
+"""Pin: the drift that is left when the size of the carried state is held."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from driftscope.charts.base import Chart, empty, fixed_colour, hover, layered, lines, per_run, reference, resolved
+from driftscope.charts.theme import WIDTH
+from driftscope.stats.drift import PRACTICAL_MASS
+
+CONDITIONS = {
+    "free": "free",
+    "fused": "state at the RMS of its fused input",
+    "step1": "state at the RMS of step 1's carry",
+    "keys": "keys at the RMS of the prompt's keys",
+}
+_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_EFFECTS = {"share_from_magnitude": "share of the excess that magnitude causes", "length_kept": "length kept (1 = all)"}
+
+
+def excess(frame: pd.DataFrame) -> Chart:
+    """`pin` -> excess on self-generated tokens per step, free and under each pin."""
+    rows = frame[frame["quantity"] == "excess"]
+    if rows.empty:
+        return empty("The pin probe was not run.")
+    rows = _labelled(rows)
+    colour = fixed_colour("label", _fixed(rows), list(rows["label"]), columns=2)
+    ends = pd.concat([rows, rows.head(1).assign(mean=-PRACTICAL_MASS), rows.head(1).assign(mean=1.2 * PRACTICAL_MASS)])
+
+    def draw(part: pd.DataFrame, width: int) -> alt.LayerChart:
+        drawn = lines(part, "excess on self-generated", colour, form="+.3f", width=width, ends=ends)
+        return layered(reference(0.0), drawn, width=width)
+
+    return per_run(rows.drop(columns="quantity"), draw)
+
+
+def effects(frame: pd.DataFrame) -> Chart:
+    """`pin` -> per pin, the share of the excess slope that magnitude causes and the length that is kept, with 95% intervals."""
+    rows = frame[frame["quantity"].isin(_EFFECTS) & (frame["condition"] != "free")]
+    if rows.empty:
+        return empty("No effect of a pin could be measured.")
+    rows = _labelled(rows).drop(columns="step")
+    colours = _fixed(rows)
+    panels = []
+    for run in dict.fromkeys(rows["run"]):
+        for place, (name, title) in enumerate(_EFFECTS.items()):
+            part = rows[(rows["quantity"] == name) & (rows["run"] == run)]
+            if part.empty:
+                continue
+            order = [label for label in colours if label in set(part["label"])]
+            x = alt.X("mean:Q", title=title, axis=alt.Axis(format="%", tickCount=5))
+            base = alt.Chart(part).encode(
+                y=alt.Y("label:N", title=None, sort=order, axis=None if place else alt.Axis(labelLimit=260)),
+                color=alt.Color(
+                    "label:N", scale=alt.Scale(domain=order, range=[colours[o] for o in order]), legend=None
+                ),
+            )
+            bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q")
+            dots = base.mark_point(filled=True, size=70, opacity=1).encode(x=x, tooltip=hover(part, title, ".1%"))
+            marks = alt.Chart(pd.DataFrame({"at": [0.0, 1.0]})).mark_rule(style="reference").encode(x="at:Q")
+            chart = layered(marks, bars, dots, width=WIDTH // 3, height=34 * len(order))
+            if len(set(rows["run"])) > 1:
+                chart.title = run
+            panels.append(chart)
+    return alt.concat(*panels, columns=2, resolve=resolved(color="independent", y="independent"))
+
+
+def _labelled(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(label=rows["condition"].map(lambda name: CONDITIONS.get(name, name)))
+
+
+def _fixed(rows: pd.DataFrame) -> dict[str, str]:
+    names = list(dict.fromkeys([*CONDITIONS.values(), *rows["label"]]))
+    return {name: _COLOURS[place % len(_COLOURS)] for place, name in enumerate(names)}

@@ -1,0 +1,86 @@
+"""Rows for people who read along: the text in pieces, and the keys that each step of a chain attends to most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from driftscope.rows import to_numpy
+from driftscope.subject import Subject
+
+Steps = Sequence[dict[str, Tensor]]
+
+
+def token_rows(subject: Subject, steps: Steps) -> pd.DataFrame:
+    """The `tokens` table: every token of the text at its position, then those that were only drafted, without one.
+
+    A target without a tokenizer gives no rows.
+    """
+    tokenizer = subject.pair.target.tokenizer
+    ids = [int(token) for token in subject.capture.token_ids] if tokenizer is not None else []
+    drafted = {int(token) for step in steps for token in step["drafted"].flatten().tolist()} if ids else set()
+    only = sorted(drafted - set(ids))
+    return pd.DataFrame(
+        {
+            "prompt": subject.capture.prompt_id,
+            "position": pd.array([*range(len(ids)), *([pd.NA] * len(only))], dtype="Int32"),
+            "id": np.array([*ids, *only], dtype=np.int32),
+            "piece": pd.Series([*pieces(tokenizer, ids), *pieces(tokenizer, only)], dtype=object),
+        }
+    )
+
+
+def pieces(tokenizer: Any, ids: Iterable[int]) -> list[str]:
+    """The text of each token, with the space that stands before it."""
+    known: dict[int, str] = {}
+    return [known[token] if token in known else known.setdefault(token, _piece(tokenizer, token)) for token in ids]
+
+
+def attended_rows(subject: Subject, variant: str, steps: Steps) -> pd.DataFrame:
+    """The `attended` table of anchors outside loops: one row per anchor, step and heavy key, heaviest first."""
+    kept = ~subject.looping
+    anchors = subject.anchors.cpu().numpy()[kept]
+    frames = []
+    for k, step in enumerate(to_numpy(steps), start=1):
+        mass, place, own = (step[name][kept] for name in ("heavy_mass", "heavy_position", "heavy_own"))
+        held = mass > 0
+        anchor = np.broadcast_to(anchors[:, None], mass.shape)[held]
+        position, is_own = place[held], own[held]
+        frames.append(
+            pd.DataFrame(
+                {
+                    "variant": variant,
+                    "prompt": subject.capture.prompt_id,
+                    "anchor": anchor,
+                    "step": k,
+                    "position": position,
+                    "own": is_own,
+                    "bucket": key_buckets(
+                        position, is_own, anchor, k, subject.settings.sinks, subject.capture.prompt_length
+                    ),
+                    "mass": mass[held],
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def key_buckets(
+    position: np.ndarray, own: np.ndarray, anchor: np.ndarray, step: int, sinks: Sequence[int], prompt_length: int
+) -> np.ndarray:
+    """The bucket of each key of step `step`, as in `driftscope.measure.bucket_masses`."""
+    current = own & (position == anchor + step - 1)
+    drafted = own & (position > anchor)
+    committed = own | (position >= prompt_length - 1)
+    names = ["sink", "current", "drafted", "committed"]
+    return np.select([np.isin(position, list(sinks)), current, drafted, committed], names, "prompt")
+
+
+def _piece(tokenizer: Any, token: int) -> str:
+    """Decoded behind itself: some tokenizers drop the space in front of the first word."""
+    once, twice = (tokenizer.decode([token] * count, clean_up_tokenization_spaces=False) for count in (1, 2))
+    return twice[len(once) :] if twice.startswith(once) and len(twice) > len(once) else once
