@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -59,7 +60,7 @@ def files(drawn: Drawn) -> None:
             for kind, mime, make in _FILES:
                 st.download_button(
                     kind.upper(),
-                    lambda make=make: make(drawn, look),
+                    partial(make, drawn, look),
                     f"{drawn.name}.{kind}",
                     mime,
                     key=f"{kind}-{drawn.name}",

@@ -57,7 +57,7 @@ class Drawn:
         """Specifications of the panels below each other; the whole where there are none."""
         if "vconcat" not in self.spec:
             return [self.spec]
-        shared = {key: self.spec[key] for key in ("$schema", "datasets") if key in self.spec}
+        shared: Spec = {key: self.spec[key] for key in ("$schema", "datasets") if key in self.spec}
         return [{**shared, **part} for part in self.spec["vconcat"]]
 
     def rows(self) -> pd.DataFrame:

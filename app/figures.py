@@ -13,10 +13,11 @@ from driftscope.app.drawing import Drawn
 from driftscope.charts import attention as attention_charts
 from driftscope.charts import norms as norm_charts
 from driftscope.charts.linked import linked
+from driftscope.charts.theme import BUCKET_NAMES
 from driftscope.frames import Runs
 from driftscope.gallery import clean, conditions, figures_table
 from driftscope.gallery.picture import Picture, View
-from driftscope.gallery.tables import bucket_table
+from driftscope.gallery.tables import bucket_table, ranking_table
 from driftscope.report.content import RunPart, comparison_of, comparison_pictures, run_parts
 
 Onsets = tuple[tuple[tuple[str, Any], ...], ...]
@@ -154,7 +155,7 @@ def attention(runs: Runs, feed: str, split: bool, found: Onsets) -> list[Drawn]:
         )
     keys = frames.per_key(runs, feed)
     if len(keys):
-        named = keys.assign(bucket=keys["bucket"].map(attention_charts.BUCKET_NAMES))
+        named = keys.assign(bucket=keys["bucket"].map(BUCKET_NAMES))
         shown.append(
             Drawn.chart(
                 "per-key",
@@ -195,7 +196,7 @@ def head_grid(runs: Runs, bucket: str, feed: str) -> list[Drawn]:
             "Excess by head and step; right: at the last step with its 95% interval. p on hover is adjusted for having looked"
             " at every head.",
             attention_charts.heads(cells, ranked),
-            clean.ranking_table(ranked),
+            ranking_table(ranked),
         )
     ]
 

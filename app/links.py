@@ -16,9 +16,11 @@ def chosen(name: str, options: Sequence[str], default: str | None = None) -> str
 
     An address that names no option falls back to `default`, else to the first.
     """
-    fallback = default if default in options else options[0]
     wanted = _wanted(name)
-    return wanted if wanted in options else fallback
+    for value in (wanted, default):
+        if value is not None and value in options:
+            return value
+    return options[0]
 
 
 def choice(

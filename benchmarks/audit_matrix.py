@@ -25,6 +25,7 @@ from rich.table import Table
 from twins import BY_NAME, PAIRS, TWINS, broken, fits, weak
 
 from driftscope.audit import audit_captures
+from driftscope.audit.decide import Limits
 from driftscope.audit.report import Audit
 from driftscope.audit.run import take_captures
 from driftscope.captures import Capture
@@ -88,6 +89,7 @@ def main() -> None:
         first = pool[:: max(1, len(pool) // args.count)][: args.count]
         weights = dict(pair.checkpoint.weights)
         head = target.head_weight.detach()
+        whole, _ = run(pair, shelf, first, args.anchors)
         cases: list[tuple[str, tuple[str, ...], Pair, Sequence[str]]] = []
         for planted in [*((name,) for name in names if fits(BY_NAME[name], pair.config)), *pairs]:
             if all(fits(BY_NAME[name], pair.config) for name in planted):
@@ -100,7 +102,7 @@ def main() -> None:
             cases.append(("weak", (f"noise {share:g}",), remade(pair, pair.config, weak(weights, share)), first))
         for kind, planted, case, ids in cases:
             found, seconds = run(case, shelf, ids, args.anchors)
-            results.append(judged(path.name, kind, planted, found, seconds))
+            results.append(judged(path.name, kind, planted, found, seconds, whole))
             line = results[-1]
             if args.out:
                 args.out.write_text(json.dumps(results, indent=1) + "\n")
@@ -109,27 +111,34 @@ def main() -> None:
                 flush=True,
             )
     show(results, console)
-    if any(line["result"] in ("false alarm", "missed") for line in results):
+    if any(line["result"] in ("false alarm", "missed", "misnamed") for line in results):
         sys.exit(1)
 
 
-def judged(drafter: str, kind: str, planted: Sequence[str], found: Audit, seconds: float) -> dict[str, Any]:
-    """One audit against what was planted."""
+def judged(
+    drafter: str, kind: str, planted: Sequence[str], found: Audit, seconds: float, whole: Audit
+) -> dict[str, Any]:
+    """One audit against what was planted. whole: the audit of the drafter as it is, on the same prompts as the twins."""
     named = [(fault.finding.code, fault.switch, fault.alternative) for fault in found.faults]
-    if kind != "twin":
-        result = "false alarm" if found.faults else "silent"
+    wanted = [] if kind != "twin" else [(BY_NAME[name].code, BY_NAME[name].switch) for name in planted]
+    heads = [(code, switch) for code, switch, _ in named[: len(wanted)]]
+    limits = Limits()
+    harm = {
+        "loss": [ours - theirs for ours, theirs in zip(found.baseline.loss, whole.baseline.loss, strict=True)],
+        "agreement": [b - a for a, b in zip(found.baseline.agreement, whole.baseline.agreement, strict=True)],
+    }
+    if not wanted:
+        result = "false alarm" if named else "silent"
+    elif sorted(heads) == sorted(wanted):
+        result = "hit, and more" if len(named) > len(wanted) else "hit"
+    elif set(wanted) <= {(code, switch) for code, switch, _ in named}:
+        result = "found later"
     else:
-        wanted = [(BY_NAME[name].code, BY_NAME[name].switch) for name in planted]
-        heads = [(code, switch) for code, switch, _ in named[: len(wanted)]]
+        # What costs less than the audit calls practical is not to be named.
         result = (
-            "hit"
-            if sorted(heads) == sorted(wanted)
-            else "found later"
-            if set(wanted) <= {n[:2] for n in named}
-            else "missed"
+            "missed" if max(harm["agreement"]) >= limits.agreement and max(harm["loss"]) >= limits.loss else "harmless"
         )
-        if result == "hit" and len(named) > len(wanted):
-            result = "hit, and more"
+        result = "misnamed" if named else result
     return {
         "drafter": drafter,
         "kind": kind,
@@ -137,6 +146,7 @@ def judged(drafter: str, kind: str, planted: Sequence[str], found: Audit, second
         "result": result,
         "outcome": found.outcome,
         "named": named,
+        "harm": harm,
         "seconds": seconds,
         "hypotheses": sum(row.status != "ruled out" for row in found.rows),
         "rounds": max(row.round for row in found.rows),
@@ -168,8 +178,9 @@ def show(results: Sequence[dict[str, Any]], console: Console) -> None:
     twins = [line for line in results if line["kind"] == "twin"]
     quiet = [line for line in results if line["kind"] != "twin"]
     if twins:
-        hits = sum(line["result"].startswith("hit") for line in twins)
-        console.print(f"planted faults named first: {hits} of {len(twins)}")
+        told = [line for line in twins if line["result"] != "harmless"]
+        hits = sum(line["result"].startswith("hit") for line in told)
+        console.print(f"planted faults named first: {hits} of {len(told)} that cost anything, {len(twins)} in all")
     if quiet:
         console.print(f"false alarms: {sum(line['result'] == 'false alarm' for line in quiet)} of {len(quiet)}")
     one = [line for line in results if line["rounds"] == 1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -46,12 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("driftscope", "driftscope: what is measured")
     for name, text in _HELP.items():
         number = name in _NUMBERS
-        metavar = name.upper().replace("_", "-")
+        kind: Literal["int", "string"] = "int" if number else "string"
         flag = f"--driftscope-{name.replace('_', '-')}"
         group.addoption(
-            flag, dest=f"driftscope_{name}", metavar=metavar, default=None, help=text, type=int if number else str
+            flag,
+            dest=f"driftscope_{name}",
+            metavar=name.upper().replace("_", "-"),
+            default=None,
+            help=text,
+            type=int if number else str,
         )
-        parser.addini(f"driftscope_{name}", f"{text}; as {flag}", type="int" if number else "string", default=None)
+        parser.addini(f"driftscope_{name}", f"{text}; as {flag}", type=kind, default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from benchmarks import naive
 from driftscope.captures import Capture, capture
 from driftscope.checkpoints.aux_ids import default_boundaries
+from driftscope.drafter.norms import rms
 from driftscope.interventions import Noise
 from driftscope.measure import BUCKETS, StepMeasure
 from driftscope.pair import Pair, load_pair
@@ -33,7 +34,7 @@ TARGET = Path(os.environ.get("DRIFTSCOPE_TEST_TARGET", ROOT / "build" / "target"
 CHECKPOINTS = [Path(path) for path in os.environ.get("DRIFTSCOPE_TEST_CHECKPOINTS", "").split(os.pathsep) if path] or [
     ROOT / "examples" / "smollm2" / "checkpoints" / name for name in ("eagle3", "fc-norm", "post-norm", "eagle3.1")
 ]
-PROMPTS, NEW_TOKENS, DEPTH = 8, 32, 8
+PROMPTS, NEW_TOKENS, DEPTH = 8, 24, 8
 SETTINGS = Settings(depth=DEPTH, horizon=DEPTH, sinks=(0,))
 NEAR_TIE = 1e-3
 """Two logits closer than this may change places with the order of summation."""
@@ -161,6 +162,11 @@ def observed(subject: Subject, sites: tuple[str, ...]) -> list[dict[str, Tensor]
     return subject.chains("drafted", measure=both)
 
 
+def same_state(seen: Tensor, wanted: Tensor) -> None:
+    """Equal but for float32 rounding, which goes with the size of the whole state."""
+    torch.testing.assert_close(seen, wanted, rtol=0, atol=1e-4 * float(rms(wanted)))
+
+
 @torch.no_grad()
 def test_the_numbers_are_those_of_plain_full_matrices(
     pair: Pair, captures: list[Capture], plain: dict[str, Tensor]
@@ -172,13 +178,13 @@ def test_the_numbers_are_those_of_plain_full_matrices(
     rows = len(text.token_ids) - 1
     whole = naive.forward(pair.config, plain, fused[:rows], embedding(pair)[text.token_ids[1:]], torch.arange(rows))
     for i, anchor in enumerate(subject.anchors.tolist()):
-        torch.testing.assert_close(steps[0]["value/carry"][i], whole["carry"][anchor], atol=1e-4, rtol=1e-4)
+        same_state(steps[0]["value/carry"][i], whole["carry"][anchor])
         chain = naive.speculate(pair.config, plain, embedding(pair), text.token_ids, fused, anchor, DEPTH)
         for step, row in zip(steps, chain, strict=True):
             if float(row["logits"].topk(2).values.diff().abs()) < NEAR_TIE:
                 break
             assert int(step["drafted"][i]) == int(row["drafted"])
-            torch.testing.assert_close(step["value/carry"][i], row["carry"], atol=1e-4, rtol=1e-4)
+            same_state(step["value/carry"][i], row["carry"])
             mass = naive.masses(row["attention"], anchor, text.prompt_length, (0, 5))
             torch.testing.assert_close(step["mass"][i, 0, :, : len(naive.BUCKETS)], mass, atol=1e-5, rtol=1e-4)
     assert BUCKETS[:-1] == naive.BUCKETS

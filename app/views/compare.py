@@ -57,20 +57,20 @@ def _alike(known: Sequence[Entry]) -> list[str]:
 
 
 def _linked(chosen: Sequence[Entry]) -> None:
+    """Charts that share what is picked, and beside them the figures of the step that is."""
     for drawn in computed(figures.side_by_side, chosen):
-        with st.container(border=True, key="wide-linked"):
-            st.subheader(drawn.title, anchor=False)
-            event = show(drawn, on_select="rerun", selection_mode=[STEP])
-            st.caption(escaped(drawn.about))
-            _pick(event)
-            files(drawn)
-            steps = sorted(
-                {row["step"] for rows in drawn.spec.get("datasets", {}).values() for row in rows if "step" in row}
-            )
-            if steps:
-                names = [str(step) for step in steps]
-                step = links.choice(st.segmented_control, "Figures at step", "step", names, names[-1])
-                st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True, width="content")
+        with st.container(key=f"{look.GRID}-linked"):
+            with st.container(border=True, key="wide-linked"):
+                st.subheader(drawn.title, anchor=False)
+                _pick(show(drawn, on_select="rerun", selection_mode=[STEP]))
+                st.caption(escaped(drawn.about))
+                files(drawn)
+            rows = drawn.rows()
+            if len(rows):
+                with st.container(border=True, key="card-step"):
+                    names = [str(step) for step in sorted(set(rows["step"]))]
+                    step = links.choice(st.segmented_control, "Figures at step", "step", names, names[-1])
+                    st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True)
 
 
 def _pick(event: Any) -> None:

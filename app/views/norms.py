@@ -12,7 +12,7 @@ from driftscope.charts.norms import UNIT_NAMES
 from driftscope.frames import SITE_MODES
 
 _MODES = {"size": "raw", "growth": "over step 1", "matched": "matched"}
-_ABOUT = ", ".join(f"{name}: {SITE_MODES[mode]}" for mode, name in _MODES.items() if mode != "growth")
+_ABOUT = ", ".join(f"{_MODES[mode]}: {about}" for mode, about in SITE_MODES.items() if mode != "growth")
 FEEDS = {"drafted": "its own tokens", "text": "the target's text"}
 
 

@@ -38,10 +38,11 @@ def page() -> None:
         _keys(found, anchor, step)
         _chain(found, anchor)
     st.caption(
-        "The chain starts behind the framed token and drafts what follows; under each drafted token stands the target's own and its"
-        " rank among the drafter's. Click a token of the continuation to start there. A step's keys are rows of the drafter: a row of"
-        " the context is marked at the token of its feature, a row of the chain itself at its step. Percentages are shares of the"
-        " attention of the chosen step, mean over layers and heads; only the eight heaviest keys are recorded."
+        "The chain starts behind the framed token and drafts what follows; under each drafted token stands the target's own"
+        " and its rank among the drafter's. Click a token of the continuation to start there. A step's keys are rows of the"
+        " drafter: a row of the context is marked at the token of its feature, a row of the chain itself at its step."
+        " Percentages are shares of the attention of the chosen step, mean over layers and heads; only the eight heaviest keys"
+        " are recorded."
     )
 
 

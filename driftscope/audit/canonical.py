@@ -29,7 +29,7 @@ def canonical(setting: Setting) -> Canonical:
         config = fold(config, weights)
     if config.embedding == "target":
         weights.pop("embed_tokens.weight", None)
-    if not config.final_norm and config.carry == "pre":
+    if not config.final_norm and config.carry != "post":
         weights.pop("norm.weight", None)
     return Canonical(config, weights, _left(setting.lens))
 
@@ -54,8 +54,9 @@ def _order(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterConfig:
 def _embed_first(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterConfig:
     if config.embed_first:
         return config
-    eagle3 = [f"layers.0.self_attn.{part}_proj.weight" for part in "qkv"]
-    for name in eagle3 if config.layer_form == "eagle3" else ["fc.weight"]:
+    parts = ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
+    eagle3 = [f"layers.0.self_attn.{part}.weight" for part in parts]
+    for name in [n for n in eagle3 if n in weights] if config.layer_form == "eagle3" else ["fc.weight"]:
         first, second = weights[name].chunk(2, 1)
         weights[name] = torch.cat([second, first], 1)
     return config.replace("user", "audit", embed_first=True)
@@ -100,7 +101,6 @@ def _left(lens: Lens) -> tuple[str, ...]:
         (lens.token_shift, f"tokens of {-lens.token_shift} positions before"),
         (lens.lag, f"predictions {lens.lag:+d} positions off"),
         (not lens.own_rows, "rows of earlier steps dropped"),
-        (not lens.prefix, "rows before the anchor dropped"),
         (lens.last_after_norm, "the last boundary after the final norm"),
     )
     return tuple(word for present, word in words if present)

@@ -21,8 +21,6 @@ from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter.build import target_token_ids
 from driftscope.errors import CheckpointError
 
-NO_SWITCH = ("token_shift", "feature_shift", "prediction_lag", "draft_kv")
-"""What no published config can say."""
 _GELU = "gelu_pytorch_tanh"
 
 
@@ -73,9 +71,10 @@ def hypotheses(setting: Setting, target: TargetFacts) -> list[Hypothesis]:
 
 
 def _carry(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
-    other = "post" if s.config.carry == "pre" else "pre"
-    missing = "" if other == "pre" or "norm.weight" in s.weights else "no norm.weight is stored"
-    yield _plain(s, "DS201", "carry", other, reach="later", ruled_out=missing)
+    for other in ("pre", "post", *(["second"] if s.config.wide_output else [])):
+        if other != s.config.carry:
+            missing = "no norm.weight is stored" if other == "post" and "norm.weight" not in s.weights else ""
+            yield _plain(s, "DS201", "carry", other, reach="later", ruled_out=missing)
 
 
 def _aux(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
@@ -312,7 +311,8 @@ def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     for size in (config.head_dim // 2, config.head_dim * 2):
         heads, kv_heads = (count * config.head_dim / size for count in (config.num_heads, config.num_kv_heads))
         whole = heads == int(heads) and kv_heads == int(kv_heads) and size % 2 == 0 and size > 1
-        reason = "" if whole and not config.qk_norm else "it does not divide the projections"
+        bound = config.qk_norm or config.learned_sinks
+        reason = "" if whole and not bound else "the stored tensors do not divide so"
         if config.kv_lora_rank is not None or config.layer_config is not None:
             reason = "the layer's other sizes settle it"
         changes = {"head_dim": size, "num_heads": int(heads), "num_kv_heads": int(kv_heads)}
@@ -324,19 +324,20 @@ def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     if config.sliding_window and any(config.sliding_window):
         yield _plain(s, code, "sliding_window", None, word="full attention")
     wide = "2H: embedding and state side by side" if config.layer_form == "eagle3" else "H: what fc made of both"
-    yield _none("layer_form", code, config.layer_form, f"q_proj reads {wide}", "another")
+    yield _none("layer_form", code, config.layer_form, f"attention reads {wide}", "another")
 
 
 def _kept_rows(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     code = "DS210"
-    if s.lens.own_rows:
-        word = "rows of earlier steps dropped"
-        yield Hypothesis("draft_kv", "rows of earlier steps kept", word, code, lens={"own_rows": False}, reach="later")
-    if s.lens.prefix:
-        word = "rows before the anchor dropped"
-        yield Hypothesis("draft_kv", "rows before the anchor kept", word, code, lens={"prefix": False})
+    for other in ("kept", "round", "step"):
+        if other != s.config.draft_kv:
+            yield _plain(s, code, "draft_kv", other, word=_KEPT[other])
+    if s.lens.own_rows and s.config.draft_kv == "kept":
+        word = "rows of earlier steps dropped, those of the text kept"
+        yield Hypothesis("draft_kv", "kept", word, code, lens={"own_rows": False}, reach="later")
 
 
+_KEPT = {"kept": "kept", "round": "round: without the rows of the text", "step": "step: every step alone"}
 ENTRIES: tuple[Entry, ...] = (
     _carry, _vocab, _aux, _source, _norms, _rope, _head, _embedding, _positions, _layer, _kept_rows,
 )  # fmt: skip

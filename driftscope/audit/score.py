@@ -165,7 +165,7 @@ class Runner:
         def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             return chain_rows(
                 query, key, value, rows[layer.index], batch.anchors, step, layer.scaling,
-                window(drafter, layer), prefix=setting.lens.prefix, sink_logits=layer.sink_logits,
+                window(drafter, layer), sink_logits=layer.sink_logits,
             )  # fmt: skip
 
         tokens = embedded.gather(1, batch.anchors + step).flatten()
@@ -279,7 +279,6 @@ def chain_rows(
     scaling: float,
     limit: Window,
     *,
-    prefix: bool = True,
     sink_logits: Float[Tensor, " head"] | None = None,
 ) -> Float[Tensor, "row head value_dim"]:
     """Attention of one step for the anchors of several prompts: rows before the anchor, then the chain's own."""
@@ -296,7 +295,7 @@ def chain_rows(
     far = (folded @ rows.keys.mT).view(prompts, kv_heads, groups, count, length)
     near = (grouped @ own_keys.mT).permute(0, 2, 3, 1, 4)
     places = torch.arange(length, device=query.device)
-    seen = (places < anchors[..., None]) & (prefix and not limit.fresh)
+    seen = (places < anchors[..., None]) & (not limit.fresh)
     if limit.size is not None:
         queries = (anchors + step - 1).flatten()
         seen &= limit.visible(queries, places).view(prompts, count, length)

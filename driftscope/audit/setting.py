@@ -31,8 +31,6 @@ class Lens:
     """Row i is taken to predict token i + 2 + lag."""
     own_rows: bool = True
     """Whether a step sees the rows of the steps 2 .. k-1 before it."""
-    prefix: bool = True
-    """Whether a chain sees rows before its anchor."""
     last_after_norm: bool = False
     """Whether the last aux feature is the target's state after the final norm."""
     shuffle: Literal["features", "tokens"] | None = None

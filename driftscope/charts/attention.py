@@ -154,7 +154,7 @@ def heads(masses: pd.DataFrame, ranking: pd.DataFrame, *, top: int = 24) -> Char
             grid.title = run
         last = int(order["step"].iloc[0])
         beside = f"at step {last}, 95%"
-        x = alt.X("mean:Q", title=beside, axis=alt.Axis(tickCount=4, format="+.2~f"))
+        x = alt.X("mean:Q", title=beside, axis=alt.Axis(tickCount=3, format="+.2~f"))
         base = alt.Chart(order).encode(y=alt.Y("name:N", title=None, sort=names, axis=None))
         bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=beside), x2="high:Q")
         points = base.mark_point(filled=True, size=46, opacity=1).encode(

@@ -29,7 +29,7 @@ def linked(figures: pd.DataFrame) -> Chart:
         return empty("There is nothing to compare.")
     runs = list(dict.fromkeys(figures["run"]))
     run = alt.selection_point(name=RUN, fields=["run"], bind="legend")
-    step = alt.selection_point(name=STEP, fields=["step"], nearest=True, on="click", empty=False)
+    step = alt.selection_point(name=STEP, fields=["step"], nearest=True, on="click")
     panels = []
     for quantity, bucket, title, null, form in _PANELS:
         rows = figures[(figures["quantity"] == quantity) & (figures["bucket"] == bucket)]
@@ -55,7 +55,8 @@ def linked(figures: pd.DataFrame) -> Chart:
             line.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))),
             points.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))),
         ]
-        mark = alt.Chart(rows).mark_rule(style="onset-rule").encode(x="step:Q").transform_filter(step)
+        seen = alt.condition(step, alt.value(1.0), alt.value(0.0), empty=False)
+        mark = alt.Chart(rows).mark_rule(style="onset-rule").encode(x="step:Q", opacity=seen)
         below = [] if null is None else [reference(null)]
         panels.append(alt.layer(*below, mark, *layers, width=WIDTH // 2, height=190, title=title))
     with warnings.catch_warnings():

@@ -40,6 +40,8 @@ def engine_readings(
         stored: canonical names of the stored tensors.
         target_layers: n, where it is known; else defaults are spelled with n.
     """
+    if config.layer_form == "mtp":
+        return _mtp(config)
     nested = raw.get("eagle_config")
     nested = nested if isinstance(nested, Mapping) else {}
     rows = [
@@ -54,6 +56,44 @@ def engine_readings(
         _embedding(config),
         _head(config, raw, stored),
         _vocab_map(config),
+    ]
+    return [row for row in rows if row is not None]
+
+
+# Model of an MTP head's layer -> (carry of vLLM, of SGLang, whether vLLM masks the first embedding, whether SGLang does).
+_MTP = {
+    "deepseek_v3": ("post", "post", "yes", "no"),
+    "glm4_moe": ("pre", "post", "yes", "no"),
+    "glm4_moe_lite": ("pre", "post", "yes", "no"),
+    "qwen2": ("post", "post", "yes", "yes"),
+}
+_UNSEEN = "not looked into"
+
+
+def _mtp(config: DrafterConfig) -> list[EngineReading]:
+    """The carry always, since nothing is known of TensorRT-LLM; the rest where it differs."""
+    kind = (config.layer_config or {}).get("model_type", "")
+    carry, carry_sglang, mask, mask_sglang = _MTP.get(kind, ("post", "post", "no", "no"))
+    masked = _yes(config.mask_first_embed)
+    rows = [
+        _row(
+            "carry",
+            config.carry,
+            carry,
+            carry_sglang,
+            _UNSEEN,
+            "no config says it: each engine's code for the model does",
+        ),
+        None
+        if mask == mask_sglang == masked
+        else _row(
+            "mask_first_embed",
+            masked,
+            mask,
+            mask_sglang,
+            _UNSEEN,
+            "no config says it; the row of position 0 is the sink's",
+        ),
     ]
     return [row for row in rows if row is not None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from driftscope.compare.captures import CompareError, common_prompts
 from driftscope.compare.design import FACTORS, Design, design
 from driftscope.compare.effects import compare_samples
 from driftscope.compare.model import Compared, Comparison
-from driftscope.compare.samples import common_depth, samples
+from driftscope.compare.samples import common_depth, noise_level, samples
 from driftscope.findings.causes import causes
 from driftscope.findings.thresholds import Thresholds
 from driftscope.naming import short_name
@@ -50,8 +51,8 @@ def compare(
     depth = depth or deepest
     found = design(opened)
     by_run = [samples(run, prompts, depth) for run in opened]
-    compared = [_told(part, found, names) for part in compare_samples(by_run, names, found, resamples)]
-    compared = [part for part in compared if part.values]
+    compared = _noise_told(compare_samples(by_run, names, found, resamples), len(names))
+    compared = [_told(part, found, names) for part in compared if part.values]
     if found.kind == "single":
         answer = causes(opened[0], thresholds, depth=depth).text
     else:
@@ -86,6 +87,22 @@ def _in_order(runs: list[Run]) -> list[Run]:
     if found.kind == "one switch" and found.cells[0][list(FACTORS).index(found.factor)]:
         return runs[::-1]
     return runs
+
+
+def _noise_told(compared: list[Compared], runs: int) -> list[Compared]:
+    """Where some run lacks a half-point, the length kept at the noise level nearest to .5 answers in its place."""
+    half = next((part for part in compared if part.quantity.name == "noise_half_point"), None)
+    if half is None or len(half.values) == runs:
+        return compared
+    levels = {name: alpha for part in compared if (alpha := noise_level(name := part.quantity.name)) is not None}
+    nearest = min(levels, key=lambda name: abs(math.log(levels[name] / 0.5)), default="")
+    keys = {nearest: True, half.quantity.name: False}
+    return [
+        dataclasses.replace(
+            part, quantity=dataclasses.replace(part.quantity, key=keys.get(part.quantity.name, part.quantity.key))
+        )
+        for part in compared
+    ]
 
 
 def _told(part: Compared, found: Design, names: Sequence[str]) -> Compared:

@@ -49,6 +49,14 @@ def common_depth(runs: Sequence[Run]) -> int:
     return min(int(run.table("anchors", probe=CLEAN)["step"].max()) for run in runs)
 
 
+def noise_level(name: str) -> float | None:
+    """The alpha of a quantity `noise_{alpha}`, None for another one."""
+    try:
+        return float(name.removeprefix("noise_")) if name.startswith("noise_") else None
+    except ValueError:
+        return None
+
+
 def samples(run: Run, prompts: Sequence[str], depth: int) -> dict[str, Sample]:
     """By name; what was not measured is absent."""
     anchors, heads = (_clean(run, table, prompts, depth) for table in ("anchors", "heads"))

@@ -68,7 +68,7 @@ def _clause(name: str, part: Compared, effect: Effect) -> str:
     if effect.direction == "none":
         return f"no effect of {name} on {label} can be told ({change(part, effect, bare=True)}, holds {effect.null:g})"
     verb = "raises" if effect.direction == "up" else "lowers"
-    return f"{name} {verb} {label} {change(part, effect)}"
+    return f"{name} {verb} {label} ({change(part, effect, bare=True)})"
 
 
 def _capital(text: str) -> str:

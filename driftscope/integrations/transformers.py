@@ -21,7 +21,7 @@ from driftscope.target import Target
 LOGGER = logging.getLogger("driftscope")
 
 
-class DriftCallback(TrainerCallback):  # type: ignore[misc]
+class DriftCallback(TrainerCallback):
     """Measures `drift_metrics` and logs them, on the first process only.
 
     target: what `training_capture` returned, or a Target. log: where the figures go, `trainer.log` or for instance

@@ -12,13 +12,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import target as example_target
-from rich.console import Console
 
 from driftscope.api import probe
+from driftscope.compare import compare
+from driftscope.compare.view import render_comparison
 from driftscope.errors import DriftscopeError
-from driftscope.progress import RichProgress
+from driftscope.findings import assess, save
+from driftscope.progress import stderr_progress
 from driftscope.target import load_target
-from driftscope.terminal import render_run
+from driftscope.terminal import render_run, stdout_console
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 DRAFTERS = ("eagle3", "fc-norm", "post-norm", "eagle3.1")
@@ -31,14 +33,13 @@ def main() -> int:
     parser.add_argument("--drafters", nargs="+", default=DRAFTERS, choices=DRAFTERS)
     parser.add_argument("--prompts", type=Path, help="prompts of your own (JSONL, JSON or text)")
     args = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = stdout_console()
+    runs = []
     try:
-        folder = example_target.prepare(args.target)
-        target = load_target(folder)
+        target = load_target(example_target.prepare(args.target))
         for name in args.drafters:
-            console.rule(f"{name}")
             out = args.runs / name
-            with RichProgress() as progress:
+            with stderr_progress() as progress:
                 run = probe(
                     CHECKPOINTS / name,
                     target=target,
@@ -47,15 +48,24 @@ def main() -> int:
                     resume=out.exists(),
                     progress=progress,
                 )
-            render_run(run, console)
-    except (DriftscopeError, ValueError) as error:
+            assessment = assess(run)
+            save(run, assessment)
+            console.rule(f"[bold]{name}")
+            render_run(run, console, assessment=assessment)
+            runs.append(run)
+        if len(runs) > 1:
+            console.rule("[bold]side by side")
+            render_comparison(compare(runs), console)
+    except DriftscopeError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
-    console.rule("next")
+    console.rule("[bold]next")
     console.print(
-        f"The runs are in {args.runs}. Side by side:  .venv/bin/driftscope compare {args.runs}/*\n"
-        "Your own checkpoint:  .venv/bin/driftscope probe CHECKPOINT --target HF_FOLDER_OR_NAME\n"
-        "How a checkpoint is read, without a target:  .venv/bin/driftscope inspect CHECKPOINT",
+        f"All of it as a page:   .venv/bin/driftscope report {args.runs}/* -o report.html\n"
+        f"Look around:           .venv/bin/driftscope app {args.runs}\n"
+        "Your own checkpoint:   .venv/bin/driftscope probe CHECKPOINT --target FOLDER_OR_NAME\n"
+        "How one is read:       .venv/bin/driftscope inspect CHECKPOINT\n"
+        "Is it run as trained?  .venv/bin/driftscope audit CHECKPOINT --target FOLDER_OR_NAME",
         highlight=False,
     )
     return 0

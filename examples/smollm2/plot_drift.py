@@ -19,12 +19,12 @@ import pandas as pd
 from driftscope.charts.theme import RUN_COLOURS, themed
 
 PANELS = {
-    "norm_growth": ("growth of the carried state's norm over 8 steps (x)", 1.0),
-    "self_excess_slope": ("attention gained by its own tokens (share a step)", 0.0),
-    "noise_half_point": ("state noise that costs half of the length (x RMS)", None),
-    "served_length": ("served length (tokens)", None),
+    "norm_growth": ("Norm growth over a chain", "x step 1", 1.0),
+    "self_excess_slope": ("Attention gained by its own tokens", "share a step", 0.0),
+    "noise_half_point": ("State noise that costs half of the length", "x RMS", None),
+    "served_length": ("Served length", "tokens", None),
 }
-"""Metric -> title of its axis, and the value that no drift has."""
+"""Metric -> title, unit, and the value that no drift has."""
 ORDER = ("eagle3", "fc-norm", "post-norm", "eagle3.1")
 FORMATS = ("svg", "png", "html", "json")
 
@@ -53,17 +53,18 @@ def chart(frame: pd.DataFrame) -> alt.ConcatChart:
     drafters = sorted(frame["drafter"].unique(), key=lambda name: (ORDER.index(name) if name in ORDER else 9, name))
     colour = alt.Color("drafter:N", title="drafter", sort=drafters, scale=alt.Scale(domain=drafters, range=RUN_COLOURS))
     shape = alt.Shape("drafter:N", title="drafter", sort=drafters, scale=alt.Scale(domain=drafters))
+    x = alt.X("step:Q", title="training step", scale=alt.Scale(domain=[0, int(frame["step"].max())], nice=False))
     panels = []
-    for name, (title, neutral) in PANELS.items():
+    for name, (title, unit, neutral) in PANELS.items():
         rows = frame[frame["metric"] == name]
         if rows.empty:
             continue
-        y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
-        base = alt.Chart(rows).encode(x=alt.X("step:Q", title="training step"), y=y, color=colour)
+        y = alt.Y("value:Q", title=unit, scale=alt.Scale(zero=False))
+        base = alt.Chart(rows).encode(x=x, y=y, color=colour)
         panel = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=36).encode(shape=shape)
         if neutral is not None:
             panel += alt.Chart(pd.DataFrame({"value": [neutral]})).mark_rule(style="reference").encode(y=y)
-        panels.append(panel.properties(width=340, height=190))
+        panels.append(panel.properties(width=340, height=190, title=title))
     return alt.concat(*panels, columns=2)
 
 

@@ -53,6 +53,9 @@ def test_all_alternatives_that_are_not_ruled_out_can_be_built():
         EAGLE1,
         dataclasses.replace(tiny.CONFIG, fc_norm=True, carry="post", qk_norm=True),
         dataclasses.replace(tiny.CONFIG, input_norm=True, rope=Rope(layout="interleaved"), attention_bias=True),
+        dataclasses.replace(EAGLE1, layer_form="mtp", carry="post", final_norm=True),
+        dataclasses.replace(EAGLE1, wide_output=True, carry="second", head="target"),
+        dataclasses.replace(tiny.CONFIG, learned_sinks=True, gated_attention=True, draft_kv="round"),
         dataclasses.replace(tiny.CONFIG, num_layers=2, aux_boundaries=(2, 4, 8), sliding_window=(4, None)),
     ):
         setting = Setting(config, tiny.weights(config))
@@ -97,9 +100,9 @@ def test_the_state_before_and_after_the_final_norm():
     ("config", "switch", "alternative", "reason"),
     [
         (tiny.CONFIG, "embedding", "own", "no embed_tokens.weight is stored"),
-        (tiny.CONFIG, "embed_scale", "4.89898", "input_layernorm takes any scale away"),
+        (tiny.CONFIG, "embed_scale", "4.89898", "takes any scale away"),
         (tiny.CONFIG, "rope.scaling", "on", "neither the drafter nor the target has any"),
-        (tiny.CONFIG, "layer_form", "another", "q_proj reads 2H"),
+        (tiny.CONFIG, "layer_form", "another", "attention reads 2H"),
         (tiny.CONFIG, "head_dim", "16", ""),
         (EAGLE1, "residual", "normed", "no norm for the state"),
         (EAGLE1, "carry", "post", "no norm.weight is stored"),

@@ -329,3 +329,21 @@ def test_a_model_is_its_heads_target(name: str, tmp_path: Path):
     assert pair.drafter.embed_tokens.weight.data_ptr() == pair.target.embedding_weight.data_ptr()
     assert pair.drafter.lm_head.weight.data_ptr() == pair.target.head_weight.data_ptr()
     assert pair.config.vocab_size == VOCAB
+
+
+@pytest.mark.parametrize(
+    ("name", "switch", "reads"),
+    [
+        ("GLM-4.5", "carry", (None, "post", "not looked into")),
+        ("DeepSeek-V3", "mask_first_embed", (None, "no", "not looked into")),
+        ("Qwen3-Next", "carry", (None, None, "not looked into")),
+    ],
+)
+def test_engines_that_run_a_head_otherwise(name: str, switch: str, reads: tuple[str | None, ...], tmp_path: Path):
+    tensors, config = stored(name)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = {row.switch: row for row in inspect_checkpoint(tmp_path).engines}
+    row = found[switch]
+    assert (row.vllm, row.sglang, row.tensorrt_llm) == reads
+    assert ("mask_first_embed" in found) is (name != "Qwen3-Next")

@@ -62,7 +62,7 @@ def test_a_main_effect_only(main_only: Comparison) -> None:
         assert effect is not None
         assert effect.interval.mean == pytest.approx(1.2**-3, rel=0.02)
     assert part.sentence.startswith("No effect of FC-norm on norm growth at step 4 can be told (x")
-    assert "post-norm lowers norm growth at step 4 by a factor of 0.5" in part.sentence
+    assert "post-norm lowers norm growth at step 4 (x0.5" in part.sentence
     assert part.sentence.endswith("holds 1.")
 
 
@@ -144,10 +144,15 @@ def test_a_half_point_beyond_the_range_has_no_effects(tmp_path: Path) -> None:
         write_drafter(tmp_path / name, BASE, carry=carry, shards=noise_shards(half))
         for name, carry, half in (("a", "pre", 0.2), ("b", "post", 9.0))
     ]
-    part = quantity(compare(runs, resamples=100), "noise_half_point")
+    found = compare(runs, resamples=100)
+    part = quantity(found, "noise_half_point")
     assert list(part.values) == ["a"]
     assert part.differences == {}
     assert part.sentence == ""
+    assert not part.quantity.key
+    instead = quantity(found, "noise_0.5")
+    assert instead.quantity.key
+    assert instead.sentence.startswith("Post-norm raises accepted length kept under state noise 0.5 (+0.")
 
 
 def two(folder: Path, first: dict[str, Any], second: dict[str, Any]) -> Comparison:
@@ -162,7 +167,7 @@ def test_one_switch_is_told_as_its_effect_in_either_order(tmp_path: Path) -> Non
     found = two(tmp_path, {"carry": "post", "change": {"growth": 1.0}}, {})
     assert found.design.kind == "one switch"
     assert found.runs == ("two", "one")
-    assert quantity(found, "growth").sentence.startswith("Post-norm lowers norm growth at step 4 by a factor of 0.58")
+    assert quantity(found, "growth").sentence.startswith("Post-norm lowers norm growth at step 4 (x0.58, 95%")
     assert found.headline.startswith("Between these two checkpoints, post-norm lowers norm growth at step 4 (x0.58)")
 
 

@@ -1,0 +1,324 @@
+"""Every page on runs of every kind: what it shows agrees with the run, and what is wrong with a run is a message."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from driftscope import compare, frames
+from driftscope.app import jobs
+from driftscope.run import Run
+from tests.app.conftest import MAIN, PAGES, charts, drawn, go, messages, words
+
+Start = Callable[..., AppTest]
+ODD = {
+    "empty": "nothing was measured yet",
+    "partial": "",
+    "corrupt": "anchors.parquet",
+    "old-schema": "schema version 0",
+    "torn": "not the run.json",
+    "foreign": "not the run.json",
+}
+
+
+def test_there_is_a_file_for_every_page() -> None:
+    files = {path.stem for path in (MAIN.parent / "views").glob("*.py")} - {"__init__"}
+    assert files == set(PAGES)
+
+
+def test_every_page_shows_a_run_that_holds_every_probe(app: Start, library: Path) -> None:
+    test = app(library, run="drifting")
+    least = {"overview": 3, "norms": 8, "attention": 8, "noise": 5, "acceptance": 7, "robustness": 1, "compare": 3}
+    for page in PAGES:
+        go(test, page)
+        assert not messages(test), page
+        assert not test.exception, page
+        assert len(charts(test)) >= least.get(page, 0), page
+
+
+def test_every_page_shows_a_real_run(app: Start, measured: Path) -> None:
+    test = app(measured)
+    for page in PAGES:
+        go(test, page)
+        assert not messages(test), page
+        assert not test.exception, page
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_run_that_cannot_be_shown_gives_a_message_on_every_page(app: Start, odd: Path, name: str) -> None:
+    test = app(odd, run=name)
+    for page in PAGES:
+        go(test, page)
+        assert not test.exception, page
+        assert not any("Traceback" in text or "could not be drawn" in text for text in messages(test)), page
+        if page not in ("compare", "new_run", "checkpoint"):
+            found = "\n".join(messages(test)).replace("\\", "") + words(test)
+            if ODD[name] and page in ("overview",):
+                assert ODD[name] in found
+            if name not in ("empty", "partial"):
+                assert messages(test), page
+
+
+def test_the_table_of_runs_tells_of_broken_ones_too(app: Start, odd: Path) -> None:
+    table = app(odd, run="partial").dataframe[0].value.set_index("run")
+    assert set(table.index) == set(ODD)
+    assert "schema version 0" in table.loc["old-schema", "verdict"]
+    assert "anchors.parquet" in table.loc["corrupt", "verdict"]
+    assert table.loc["partial", "prompts"] == "2 of 13"
+    assert table.loc["empty", "verdict"] == "no verdict"
+
+
+def test_the_overview_says_and_draws_what_the_run_holds(app: Start, library: Path) -> None:
+    test = app(library, run="drifting")
+    run = Run.open(library / "drifting")
+    assert "Drift starts at step 2" in words(test)
+    onsets = {metric.label: metric.value for metric in test.metric[:5]}
+    assert onsets["norm up"] == "step 2"
+    assert float(onsets["served length"]) == pytest.approx(
+        run.summary()["acceptance_length"]["served"]["mean"], abs=0.005
+    )
+    rows = drawn(test)
+    growth = rows[rows["label"] == "over step 1"].drop_duplicates().sort_values("step")
+    wanted = [step["growth"]["mean"] for step in run.summary()["steps"]]
+    np.testing.assert_allclose(growth["mean"], wanted)
+    assert "DS101" in words(test)
+
+
+def test_the_figures_of_a_step_follow_the_step(app: Start, library: Path) -> None:
+    test = app(library, run="drifting")
+    steps = Run.open(library / "drifting").summary()["steps"]
+    control = next(group for group in test.segmented_control if group.label == "Figures at step")
+    assert control.value == "2"
+    for number in ("2", "4"):
+        test.segmented_control(key="q-step").set_value(number).run()
+        figures = {metric.label: metric.value for metric in test.metric}
+        assert figures["carry growth"] == f"{steps[int(number) - 1]['growth']['mean']:.2f}x"
+        assert figures["sink mass"] == f"{steps[int(number) - 1]['mass']['sink']['mean']:.3f}"
+        assert test.query_params["step"] == number
+        reached = steps[int(number) - 1]["acceptance"]["conditional_denominator"]
+        assert f"of {reached:,} chains" in words(test)
+
+
+def test_another_run_is_chosen_in_the_sidebar(app: Start, library: Path) -> None:
+    test = app(library, run="drifting")
+    test.sidebar.selectbox(key="q-run").set_value("steady").run()
+    assert test.query_params["run"] == "steady"
+    assert test.title[0].value == "steady"
+    go(test, "norms")
+    assert test.query_params["run"] == "steady"
+
+
+def test_a_link_opens_the_same_view(app: Start, library: Path) -> None:
+    first = go(app(library, run="drifting"), "norms")
+    first.segmented_control(key="q-unit").set_value("l2").run()
+    first.segmented_control(key="q-mode").set_value("matched").run()
+    address = dict(first.query_params)
+    assert address == {"run": "drifting", "step": "2", "unit": "l2", "mode": "matched", "feed": "drafted"}
+    second = app(library, page="norms", **address)
+    assert second.segmented_control(key="q-mode").value == "matched"
+    assert charts(second) == charts(first)
+
+
+def test_an_address_that_names_nothing_falls_back(app: Start, library: Path) -> None:
+    test = app(library, page="norms", run="gone", unit="feet")
+    assert test.segmented_control(key="q-unit").value == "rms"
+    assert not messages(test)
+    assert "no run gone here" in words(app(library, run="gone"))
+
+
+def test_an_address_changed_from_outside_wins(app: Start, library: Path) -> None:
+    test = app(library, run="drifting")
+    test.query_params["run"] = "steady"
+    test.run()
+    assert test.title[0].value == "steady"
+
+
+def test_l2_is_rms_times_the_root_of_the_width(app: Start, library: Path) -> None:
+    test = go(app(library, run="drifting"), "norms")
+    rms = drawn(test)
+    test.segmented_control(key="q-unit").set_value("l2").run()
+    l2 = drawn(test)
+
+    def carry(rows: object) -> np.ndarray:
+        mine = rows[rows["site"] == "carry"].drop_duplicates().sort_values("step")  # type: ignore[index]
+        return mine["mean"].unique()
+
+    np.testing.assert_allclose(carry(l2), carry(rms) * math.sqrt(64), rtol=1e-6)
+
+
+def test_one_head_is_drawn_and_kept_in_the_address(app: Start, library: Path) -> None:
+    test = go(app(library, run="drifting"), "attention")
+    test.selectbox(key="q-head").set_value("0.1").run()
+    assert test.query_params["head"] == "0.1"
+    rows = drawn(test)
+    mine = rows[(rows["head"] == 1) & (rows["bucket"] == "sink")].drop_duplicates()
+    wanted = frames.head_masses([Run.open(library / "drifting")], 0, 1)
+    wanted = wanted[(wanted["bucket"] == "sink")]
+    assert set(mine["mean"].round(6)) == set(wanted["mean"].round(6))
+
+
+def test_what_was_not_measured_comes_with_its_command(app: Start, library: Path) -> None:
+    test = go(app(library, run="steady"), "noise")
+    assert "noise probe was not run" in words(test)
+    command = test.code[0].value
+    assert command.startswith("driftscope probe drafters/post --target fake/target --probes noise -o ")
+    assert "--resume" in command
+
+
+def test_compare_gives_the_answer_and_the_figures_of_a_step(app: Start, library: Path) -> None:
+    test = app(library, page="compare", runs="drifting,steady")
+    found = compare([library / "drifting", library / "steady"])
+    assert found.headline in words(test)
+    rows = drawn(test)
+    for name in ("drifting", "steady"):
+        run = Run.open(library / name)
+        label = next(iter(frames.labelled([run])))
+        growth = [step["growth"]["mean"] for step in run.summary()["steps"]]
+        mine = rows[(rows["run"] == label) & rows["step"].notna()]
+        assert set(np.round(growth, 6)) <= set(mine["mean"].round(6))
+    test.segmented_control(key="q-step").set_value("3").run()
+    table = test.dataframe[-1].value.set_index("figure")
+    third = Run.open(library / "drifting").summary()["steps"][2]["growth"]
+    assert any(value.startswith(f"{third['mean']:.3f} (") for value in table.loc["growth"])
+
+
+def test_runs_of_other_texts_are_not_compared(app: Start, library: Path, measured: Path) -> None:
+    test = app(library, measured, page="compare", runs="drifting,tiny")
+    assert "cannot be compared" in words(test)
+    assert not messages(test)
+    assert charts(test)
+
+
+def test_a_single_run_is_nothing_to_compare(app: Start, measured: Path) -> None:
+    assert "takes two runs" in words(app(measured, page="compare"))
+
+
+def test_tokens_show_chain_and_keys_of_the_chosen_step(app: Start, measured: Path) -> None:
+    test = app(measured, page="tokens")
+    run = Run.open(measured / "tiny")
+    address = dict(test.query_params)
+    attended = run.table("attended")
+
+    def heaviest(step: int) -> float:
+        mine = attended[
+            (attended["prompt"] == address["prompt"])
+            & (attended["anchor"] == int(address["anchor"]))
+            & (attended["step"] == step)
+        ]
+        return float(mine["mass"].max())
+
+    for step in (1, 3):
+        test.segmented_control(key="q-step").set_value(str(step)).run()
+        keys, chain = (frame.value for frame in test.dataframe)
+        assert keys["attention"].iloc[0] == pytest.approx(heaviest(step))
+        assert keys["attention"].is_monotonic_decreasing
+        assert list(chain["step"]) == [1, 2, 3]
+        assert test.query_params["step"] == str(step)
+    text = test.get("html")[-1].proto.body
+    anchors = run.table("anchors")
+    row = anchors[
+        (anchors["prompt"] == address["prompt"])
+        & (anchors["anchor"] == int(address["anchor"]))
+        & (anchors["feed"] == "drafted")
+        & (anchors["step"] == 1)
+    ].iloc[0]
+    assert f"w{row['drafted']}" in text
+    assert f"anchor={int(address['anchor']) + 1}" in text
+
+
+def test_the_next_anchor_is_a_click_away(app: Start, measured: Path) -> None:
+    test = app(measured, page="tokens")
+    before = int(test.query_params["anchor"])
+    forward = next(button for button in test.button if button.proto.help == "next anchor")
+    forward.click().run()
+    assert int(test.query_params["anchor"]) == before + 1
+
+
+def test_a_run_without_text_says_so(app: Start, library: Path) -> None:
+    assert "holds no text" in words(app(library, page="tokens"))
+
+
+def test_the_checkpoint_page_shows_switches_with_their_origin(app: Start, measured: Path) -> None:
+    test = app(measured, page="checkpoint")
+    info = Run.open(measured / "tiny").info
+    table = test.dataframe[0].value.set_index("switch")
+    assert set(table.index) == set(info.checkpoint.switches)
+    assert table.loc["carry", "from"] == info.checkpoint.origins["carry"]["source"]
+
+
+def test_a_stored_audit_is_shown(app: Start, library: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(library / "steady", tmp_path / "run")
+    interval = {"mean": 0.5, "low": 0.4, "high": 0.6}
+    row = {"switch": "carry", "declared": "pre", "alternative": "post", "status": "better", "reason": "", "round": 1}
+    found = {
+        "outcome": "misconfigured",
+        "verdict": "It was trained with a post-norm carry.",
+        "findings": [{"code": "DS204", "title": "Carry", "statement": "better by far", "try": ["--carry post"]}],
+        "hypotheses": [{**row, "loss_later": interval, "length": None}],
+        "controls": [{"name": "random drafter", "loss": 9.0}],
+    }
+    (run / "audit.json").write_text(json.dumps(found))
+    test = app(run, page="checkpoint")
+    assert any("post-norm carry" in text for text in messages(test))
+    assert "DS204" in words(test)
+    table = next(frame.value for frame in test.dataframe if "alternative" in frame.value)
+    assert table["loss falls by (nats)"].tolist() == ["+0.50 (+0.40 to +0.60)"]
+
+
+def test_without_a_run_the_app_says_how_to_make_one(
+    app: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    test = app()
+    assert "no run yet" in words(test)
+    assert not messages(go(test, "new_run"))
+
+
+def test_an_unforeseen_error_is_a_message(app: Start, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("no *such* column")
+
+    monkeypatch.setattr("driftscope.app.figures.acceptance", broken)
+    test = go(app(library, run="drifting"), "acceptance")
+    assert not test.exception
+    (message,) = messages(test)
+    assert "KeyError" in message
+    assert "\\*such\\*" in message
+
+
+def test_new_run_shows_the_command_that_it_will_run(
+    app: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    started: list[tuple[list[str], Path]] = []
+    monkeypatch.setattr(jobs, "start", lambda words, folder, **_: started.append((list(words), folder)))
+    test = app(page="new_run")
+    assert test.button[0].disabled
+    test.text_input(key="new-checkpoint").set_value("--evil").run()
+    test.multiselect(key="new-probes").set_value(["norms", "pin"]).run()
+    test.number_input(key="new-depth").set_value(4).run()
+    assert test.code[0].value == (
+        "driftscope probe --probes norms,pin --depth 4 --max-new-tokens 128 --out=runs/--evil -- --evil"
+    )
+    assert "Cost:" in words(test)
+    test.button[0].click().run()
+    ((words_, folder),) = started
+    assert words_[-2:] == ["--", "--evil"]
+    assert folder == Path("runs/--evil")
+
+
+def test_a_folder_in_use_is_refused(app: Start, library: Path) -> None:
+    test = app(page="new_run")
+    test.text_input(key="new-checkpoint").set_value("x").run()
+    test.text_input(key="new-out-x").set_value(str(library / "steady")).run()
+    test.button[0].click().run()
+    (message,) = messages(test)
+    assert "exists" in message
+    assert not jobs.all_jobs()
