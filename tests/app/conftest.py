@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., AppTest]]:
+def app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., AppTest]:
     """Start the app on these paths, at a page with these parameters."""
     monkeypatch.setenv("DRIFTSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jobs, "_jobs", {})
