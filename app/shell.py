@@ -9,7 +9,8 @@ from driftscope.app.cards import escaped
 from driftscope.app.library import Entry, find_runs, given_paths
 from driftscope.errors import RunError
 
-_CURRENT = "current-run"
+_CURRENT, _GONE = "current-run", "missing-run"
+"""Session state: the entry of this page; the run that a link asked for, and the one shown instead."""
 
 
 def entries() -> list[Entry]:
@@ -34,7 +35,10 @@ def choose_run() -> bool:
         entry = next(entry for entry in found if entry.id == name)
         _facts(entry)
     if asked is not None and asked not in names:
-        st.warning(f"There is no run {escaped(asked)} here; this is {escaped(name)}.", icon=":material/link_off:")
+        st.session_state[_GONE] = (asked, name)
+    gone, instead = st.session_state.get(_GONE, ("", ""))
+    if instead == name:
+        st.warning(f"There is no run {escaped(gone)} here; this is {escaped(name)}.", icon=":material/link_off:")
     st.session_state[_CURRENT] = entry
     return True
 

@@ -21,7 +21,8 @@ KNOWN = {
     "embed_first": True, "state_norm": True, "double_norm": False, "embed_scale": 1.0, "attention_bias": False,
     "output_bias": False, "mlp_bias": False, "qk_norm": False, "hidden_act": "silu", "norm_offset": 0.0,
     "sliding_window": None, "rope.scaling": None, "rope.layout": "neox", "rope.partial": 1.0, "position_increment": 1,
-    "final_norm": True, "logit_scale": 1.0,
+    "final_norm": True, "logit_scale": 1.0, "fc_mlp": False, "mask_first_embed": False, "layer_config": None,
+    "kv_lora_rank": None, "learned_sinks": False, "gated_attention": False, "draft_kv": "kept", "wide_output": False,
 }  # fmt: skip
 """The only values of these switches that the plain loops know."""
 

@@ -15,7 +15,7 @@ from driftscope._version import __version__
 from driftscope.cache import CaptureCache
 from driftscope.captures import Capture, capture
 from driftscope.engine import choose_sinks, run_probes, take_captures
-from driftscope.errors import PromptError, RunError
+from driftscope.errors import PromptError
 from driftscope.estimate import estimate, told
 from driftscope.features import needed_boundaries
 from driftscope.naming import fresh_run
@@ -93,8 +93,8 @@ def probe(
     report = progress or NullProgress()
     wanted = configured(chosen(probes), options or {})
     folder = Path(out) if out is not None else fresh_run(checkpoint)
-    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} exists: use --resume to go on with it or another -o")
+    if not (resume and folder.exists()):
+        Run.check_place(folder)
     report.message(f"loading {checkpoint}")
     pair = load_pair(
         checkpoint,

@@ -72,6 +72,18 @@ class Run:
             raise RunError(f"cannot write {path}: {_reason(error)}; choose another folder with -o") from error
         return cls(path, info)
 
+    @staticmethod
+    def check_place(folder: str | Path) -> None:
+        """Raise RunError where no run can be made in `folder`, before anything costly is done."""
+        path = Path(folder).absolute()
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunError(f"{folder} exists: use --resume to go on with it or another -o")
+        ground = next(place for place in (path, *path.parents) if place.exists())
+        if not ground.is_dir():
+            raise RunError(f"cannot write {folder}: {ground} is a file, not a folder; choose another folder with -o")
+        if not os.access(ground, os.W_OK | os.X_OK):
+            raise RunError(f"cannot write {folder}: no permission in {ground}; choose another folder with -o")
+
     @classmethod
     def open(cls, folder: str | Path) -> Run:
         """Open a run for reading or for further shards. Raises RunError if it is none, or one of another schema."""

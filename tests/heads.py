@@ -86,12 +86,28 @@ HEADS = {
     ),
     "DeepSeek-V3.2": Head(
         "deepseek-mtp",
-        {"model_type": "deepseek_v32", **_SIZES, **_EXPERTS, **_ROUTED, **_LATENT, "index_topk": 64, "index_n_heads": 2},
+        {
+            "model_type": "deepseek_v32",
+            **_SIZES,
+            **_EXPERTS,
+            **_ROUTED,
+            **_LATENT,
+            "index_topk": 64,
+            "index_n_heads": 2,
+        },
         switches={"mask_first_embed": True},
     ),
     "GLM-4.5": Head(
         "deepseek-mtp",
-        {"model_type": "glm4_moe", **_SIZES, **_EXPERTS, **_ROUTED, **_GROUPED, "attention_bias": True, "use_qk_norm": True},
+        {
+            "model_type": "glm4_moe",
+            **_SIZES,
+            **_EXPERTS,
+            **_ROUTED,
+            **_GROUPED,
+            "attention_bias": True,
+            "use_qk_norm": True,
+        },
         theta=1e6,
         partial=0.5,
         switches={"mask_first_embed": True, "carry": "pre"},
@@ -130,9 +146,7 @@ HEADS = {
         theta=640000.0,
         switches={"mask_first_embed": True, "embed_first": False},
     ),
-    "speculators Qwen3": Head(
-        "speculators-mtp", {"model_type": "qwen3", **_SIZES, **_GROUPED}, theta=1e6
-    ),
+    "speculators Qwen3": Head("speculators-mtp", {"model_type": "qwen3", **_SIZES, **_GROUPED}, theta=1e6),
     "speculators Qwen3-Next": Head(
         "speculators-mtp",
         {"model_type": "qwen3_next", **_SIZES, **_EXPERTS, **_GROUPED, **_HYBRID},
@@ -140,7 +154,7 @@ HEADS = {
         partial=0.5,
         offset=1.0,
     ),
-}  # fmt: skip
+}
 
 
 def weights(config: DrafterConfig, seed: int = 0, embedding: bool = True) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers.modeling_layers import MtpModel
 
 from driftscope.chain import Chain
 from driftscope.checkpoints.decoder_layer import class_config
+from driftscope.drafter import build_drafter
 from driftscope.hooks import check_hooks
 from tests import heads
 from tests.heads import HEADS, HIDDEN
@@ -167,3 +169,25 @@ def test_switches_of_a_head_matter_where_they_should(switch: str):
         # Row 0 is masked itself; the other rows keep their embedding and see row 0.
         assert (plain[0]["embed"] != changed[0]["embed"]).any(1).tolist() == [True] + [False] * 7
         compare(drafters[1], layer_loop("Qwen3.5", other, tensors))
+
+
+@pytest.mark.parametrize("name", ["DeepSeek-V3", "GLM-4.5", "Qwen3-Next"])
+def test_a_head_in_half_precision(name: str):
+    config = HEADS[name].config()
+    tensors = heads.weights(config)
+    half = build_drafter(
+        config,
+        tensors,
+        target_embedding=tensors["embed_tokens.weight"],
+        target_head=tensors["lm_head.weight"],
+        dtype=torch.bfloat16,
+    )
+    kept = {n for n, slot in half.state_dict().items() if slot.dtype == torch.float32}
+    routed = {"layers.0.mlp.gate.weight", "layers.0.mlp.gate.e_score_correction_bias"}
+    assert kept == (set() if name == "Qwen3-Next" else routed)
+    text = made_text(half)
+    text = dataclasses.replace(text, features=text.features.bfloat16())
+    whole = heads.drafter(config, tensors)
+    for one, two in zip(chained(half, text, 0.1), chained(whole, made_text(whole)), strict=True):
+        assert one["logits"].dtype == torch.bfloat16
+        assert torch.cosine_similarity(one["carry"].float(), two["carry"], dim=-1).median() > 0.99

@@ -155,8 +155,10 @@ def check_switch(name: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise CheckpointError(f"{name} is {value!r}, expected true or false")
         return value
-    if hint == "int" or hint == "float":
-        whole = hint == "int"
+    if hint == "int | None" and value is None:
+        return None
+    if hint in ("int", "int | None", "float"):
+        whole = hint != "float"
         if not _is_number(value) or (whole and value != int(value)):
             raise CheckpointError(f"{name} is {value!r}, expected a {'whole ' if whole else ''}number")
         return int(value) if whole else float(value)

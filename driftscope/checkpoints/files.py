@@ -83,7 +83,7 @@ class Source:
         if not files:
             for name in sorted(self.infos):
                 digest.update(name.encode())
-                digest.update(self.load(name).contiguous().flatten().view(torch.uint8).numpy().tobytes())
+                digest.update(self.load(name).contiguous().flatten().view(torch.uint8).cpu().numpy().tobytes())
         return digest.hexdigest()
 
 

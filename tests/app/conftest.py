@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import driftscope.app.main
@@ -20,7 +19,7 @@ from driftscope import probe
 from driftscope.app import jobs
 from driftscope.app.library import PATHS
 from driftscope.run import Run
-from tests.fake_run import NO_DRIFT, Fake, meta, prompt_ids, tables
+from tests.fake_run import Fake, meta, prompt_ids, tables
 from tests.rich_run import add_probes, write_rich_run
 from tests.tiny_pair import save_pair
 
@@ -93,7 +92,7 @@ def app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., AppTes
         test.run()
         return test if page == "overview" else go(test, page)
 
-    yield start
+    return start
 
 
 def go(test: AppTest, page: str) -> AppTest:
@@ -131,4 +130,4 @@ def drawn(test: AppTest) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-__all__ = ["MAIN", "NO_DRIFT", "PAGES", "SMALL", "charts", "drawn", "go", "messages", "words"]
+__all__ = ["MAIN", "PAGES", "SMALL", "charts", "drawn", "go", "messages", "words"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from driftscope.checkpoints import open_state_dict
+from driftscope.checkpoints import open_state_dict, parse_switch
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.errors import CheckpointError
 from tests.checkpoints import layouts
@@ -136,3 +136,13 @@ def test_a_wrong_number_of_sinks():
     wrong = {"layers.0.self_attn.sinks": torch.zeros(3)}
     with pytest.raises(CheckpointError, match=r"self_attn\.sinks has shape \[3\], but the rest asks for \[4\]"):
         open_state_dict(tensors | wrong, config)
+
+
+def test_sizes_of_latents_are_typed_as_numbers_or_null():
+    assert parse_switch("kv_lora_rank", "512") == 512
+    assert parse_switch("q_lora_rank", "null") is None
+    with pytest.raises(CheckpointError, match="kv_lora_rank is 'wide', expected a whole number"):
+        parse_switch("kv_lora_rank", "wide")
+    assert parse_switch("draft_kv", "round") == "round"
+    with pytest.raises(CheckpointError, match="expected one of kept, round, step"):
+        parse_switch("draft_kv", "never")
