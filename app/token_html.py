@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -55,11 +56,11 @@ def text(reading: Reading, anchor: int, step: int, address: Mapping[str, str], l
     top = max((key.mass for key in keys), default=1.0)
     chain = reading.chain(anchor)
     first, after = anchor + 2, anchor + 2 + len(chain)
-    starts = set(reading.anchors)
+    links = {start + 1: html.escape(urlencode({**address, "anchor": str(start)})) for start in reading.anchors}
     parts = []
     for position, piece in enumerate(reading.text):
         if position == first:
-            parts.append(_chain(reading, chain, step, own, top))
+            parts.append(_chain(reading, chain, step, own, top, links))
         if first <= position < after:
             continue
         if position == reading.prompt_length:
@@ -68,9 +69,8 @@ def text(reading: Reading, anchor: int, step: int, address: Mapping[str, str], l
         if position == anchor + 1:
             about = "the last token of the target: the chain starts from it"
             shown = f'<span title="{about}" style="{_START}">{shown}</span>'
-        elif position - 1 in starts:
-            query = html.escape(urlencode({**address, "anchor": str(position - 1)}))
-            shown = f'<a href="?{query}" target="_self" style="color:inherit;text-decoration:none">{shown}</a>'
+        else:
+            shown = _linked(shown, links.get(position))
         parts.append(shown)
     return f'<div style="{_ink(look)};{_TEXT}">{"".join(parts)}</div>'
 
@@ -90,13 +90,25 @@ def visible(piece: str) -> str:
     return marked.replace(" ", "␣", 1) if marked else "∅"
 
 
-def _chain(reading: Reading, chain: pd.DataFrame, step: int, own: Mapping[int, Key], top: float) -> str:
-    rows = zip(chain.to_dict("records"), states_of(chain), strict=True)
-    boxes = [_box(reading, row, state, own.get(int(row["step"])), top, row["step"] == step) for row, state in rows]
+def _chain(
+    reading: Reading, chain: pd.DataFrame, step: int, own: Mapping[int, Key], top: float, links: Mapping[int, str]
+) -> str:
+    boxes = []
+    for row, state in zip(chain.to_dict("records"), states_of(chain), strict=True):
+        number = int(row["step"])
+        box = _box(reading, row, state, own.get(number), top, number == step)
+        boxes.append(_linked(box, links.get(int(row["anchor"]) + 1 + number)))
     return f'<span style="white-space:normal">{"".join(boxes)}</span>'
 
 
-def _box(reading: Reading, row: Mapping[str, object], state: str, key: Key | None, top: float, picked: bool) -> str:
+def _linked(shown: str, query: str | None) -> str:
+    """A link to the chain that starts behind this token, if one does."""
+    if query is None:
+        return shown
+    return f'<a href="?{query}" target="_self" style="color:inherit;text-decoration:none">{shown}</a>'
+
+
+def _box(reading: Reading, row: Mapping[Any, Any], state: str, key: Key | None, top: float, picked: bool) -> str:
     """One drafted token above the target's."""
     colour, sign, about = _STATES[state]
     drafted, target = reading.piece(row["drafted"]), reading.piece(row["text"])
@@ -128,7 +140,7 @@ def _token(position: int, piece: str, key: Key | None, top: float) -> str:
     return f'<span title="{html.escape(about, quote=True)}" style="{style}">{shown}{mass}</span>'
 
 
-def _share(value: object) -> str:
+def _share(value: Any) -> str:
     return "not recorded" if pd.isna(value) else f"{value:.1%}"
 
 

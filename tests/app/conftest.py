@@ -77,13 +77,17 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the app keeps: by content, so that tests can share it."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., AppTest]:
+def app(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Callable[..., AppTest]:
     """Start the app on these paths, at a page with these parameters."""
-    monkeypatch.setenv("DRIFTSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRIFTSCOPE_CACHE", str(cache))
     monkeypatch.setattr(jobs, "_jobs", {})
-    st.cache_data.clear()
-    st.cache_resource.clear()
 
     def start(*paths: Path, page: str = "overview", **parameters: str) -> AppTest:
         monkeypatch.setenv(PATHS, json.dumps([str(path) for path in paths]))

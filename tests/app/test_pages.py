@@ -185,7 +185,7 @@ def test_compare_gives_the_answer_and_the_figures_of_a_step(app: Start, library:
         mine = rows[(rows["run"] == label) & rows["step"].notna()]
         assert set(np.round(growth, 6)) <= set(mine["mean"].round(6))
     test.segmented_control(key="q-step").set_value("3").run()
-    table = test.dataframe[-1].value.set_index("figure")
+    table = next(frame.value for frame in test.dataframe if "figure" in frame.value).set_index("figure")
     third = Run.open(library / "drifting").summary()["steps"][2]["growth"]
     assert any(value.startswith(f"{third['mean']:.3f} (") for value in table.loc["growth"])
 
@@ -224,7 +224,7 @@ def test_tokens_show_chain_and_keys_of_the_chosen_step(app: Start, measured: Pat
         assert keys["attention"].is_monotonic_decreasing
         assert list(chain["step"]) == [1, 2, 3]
         assert test.query_params["step"] == str(step)
-    text = test.get("html")[-1].proto.body
+    text = next(part.proto.body for part in test.get("html") if "pre-wrap" in part.proto.body)
     anchors = run.table("anchors")
     row = anchors[
         (anchors["prompt"] == address["prompt"])
