@@ -28,12 +28,13 @@ TITLES = {"noise": "Noise and pin", "new_run": "New run"}
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium; skipped where it is not installed."""
+    missing = pytest.fail if os.environ.get("CI") else pytest.skip
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: pip install driftscope[dev]"
     )
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        pytest.skip("no Chromium on PATH: apt-get install chromium")
+        missing("no Chromium on PATH: apt-get install chromium")
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=program, args=arguments)
