@@ -62,7 +62,7 @@ def entry(shape: list[int], start: int, end: int, dtype: str = "F32") -> dict[st
     [
         ("a.pt", b"", "empty file"),
         ("a.bin", b"hello, this is not a checkpoint", "not a checkpoint"),
-        ("a.safetensors", os.urandom(7) + b"x" * 90, "not a safetensors file"),
+        ("a.safetensors", b"\x07\x9c\xe3\x8bqX\x1e" + b"x" * 90, "not a safetensors file"),
         ("a.bin", b"GGUF" + bytes(40), "GGUF model of llama.cpp"),
         ("a.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
         ("a.bin", b"<!DOCTYPE html><html>", "a web page"),
