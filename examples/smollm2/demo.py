@@ -50,16 +50,16 @@ def main() -> int:
                 )
             assessment = assess(run)
             save(run, assessment)
-            console.rule(f"[bold]{name}")
+            console.rule(name)
             render_run(run, console, assessment=assessment)
             runs.append(run)
         if len(runs) > 1:
-            console.rule("[bold]side by side")
+            console.rule("side by side")
             render_comparison(compare(runs), console)
     except DriftscopeError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
-    console.rule("[bold]next")
+    console.rule("next")
     console.print(
         f"All of it as a page:   .venv/bin/driftscope report {args.runs}/* -o report.html\n"
         f"Look around:           .venv/bin/driftscope app {args.runs}\n"
