@@ -20,7 +20,7 @@ def token_rows(subject: Subject, steps: Steps) -> pd.DataFrame:
 
     A target without a tokenizer gives no rows.
     """
-    tokenizer = subject.pair.target.tokenizer
+    tokenizer = getattr(subject.pair.target, "tokenizer", None)
     ids = [int(token) for token in subject.capture.token_ids] if tokenizer is not None else []
     drafted = {int(token) for step in steps for token in step["drafted"].flatten().tolist()} if ids else set()
     only = sorted(drafted - set(ids))

@@ -105,7 +105,7 @@ def _declared(audit: Audit) -> Table:
 
 def _controls(audit: Audit) -> Table:
     table = Table(title="Negative controls, step 1", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("control")
+    table.add_column("control", no_wrap=True)
     for header in ("loss", "top-1", "setting is better by", "", "p"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("told apart")
