@@ -53,7 +53,7 @@ def linked(figures: pd.DataFrame) -> Chart:
         layers = [
             band.encode(opacity=alt.condition(run, alt.value(0.16), alt.value(0.03))),
             line.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))),
-            points.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))),
+            points.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))).add_params(run, step),
         ]
         seen = alt.condition(step, alt.value(1.0), alt.value(0.0), empty=False)
         mark = alt.Chart(rows).mark_rule(style="onset-rule").encode(x="step:Q", opacity=seen)
@@ -62,5 +62,5 @@ def linked(figures: pd.DataFrame) -> Chart:
     with warnings.catch_warnings():
         # All panels share them: that is what links the panels.
         warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
-        chart = alt.concat(*panels, columns=2, spacing=24).add_params(run, step)
+        chart = alt.concat(*panels, columns=2, spacing=24)
         return chart.resolve_scale(color="shared", shape="shared")

@@ -249,10 +249,10 @@ def test_a_click_into_a_panel_chooses_the_step(page: Any, address: str) -> None:
 def test_a_chart_is_downloaded_as_image_and_as_data(page: Any, address: str) -> None:
     page.goto(f"{address}/acceptance?run=drifting")
     settled(page)
-    page.get_by_role("button", name="Download").first.click()
+    page.locator("[data-testid=stPopover] button:has-text('Download')").first.click()
     for kind, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"figure,run,")):
         with page.expect_download() as waiting:
-            page.get_by_role("button", name=kind, exact=True).first.click()
+            page.locator(f"[data-testid=stDownloadButton] button:has-text('{kind}')").first.click()
         path = waiting.value.path()
         assert waiting.value.suggested_filename == f"acceptance.{kind.lower()}"
         assert Path(path).read_bytes().startswith(start)
