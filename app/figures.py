@@ -272,6 +272,8 @@ def _no_onsets() -> pd.DataFrame:
 class Compared:
     """What a comparison says, or `why_not`."""
 
+    folders: tuple[str, ...] = ()
+    """Of the runs, in the order of the comparison."""
     headline: str = ""
     about: str = ""
     sentences: tuple[str, ...] = ()
@@ -285,9 +287,11 @@ def compared(runs: Runs) -> Compared:
     found, why_not = comparison_of(runs, None, None)
     if found is None:
         return Compared(why_not=why_not)
-    about = f"{found.prompts} prompts, {found.depth} steps, target {found.target}; intervals are over prompts"
+    about = f"{found.prompts} prompts, {found.depth} steps, drafting for {found.target}; intervals are over prompts"
     sentences = tuple(part.sentence for part in found.compared if part.sentence and part.quantity.key)
-    return Compared(found.headline, about, sentences, found.notes, tuple(_drawn(comparison_pictures(found))))
+    return Compared(
+        found.folders, found.headline, about, sentences, found.notes, tuple(_drawn(comparison_pictures(found)))
+    )
 
 
 def side_by_side(runs: Runs) -> list[Drawn]:

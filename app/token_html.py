@@ -22,7 +22,7 @@ _STATES = {
 SIGNS = {name: sign for name, (_, sign, _) in _STATES.items()}
 _BREAKS = {"\n": "⏎\n", "\t": "⇥\t"}
 _CHIP = "padding:0 .4em;border-radius:3px"
-_START = "outline:2px solid currentColor;outline-offset:1px;border-radius:3px"
+_START = "outline:2px solid currentColor;outline-offset:1px;border-radius:3px;padding:0 .15em"
 _BOX = (
     "display:inline-block;vertical-align:top;margin:.15em .2em;padding:.05em .35em;border-radius:4px;line-height:1.3;"
 )

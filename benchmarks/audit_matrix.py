@@ -14,8 +14,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,21 @@ from driftscope.progress import NullProgress
 from driftscope.target import load_target
 
 
-def remade(pair: Pair, config: DrafterConfig, weights: dict[str, Any]) -> Pair:
-    """The pair with other switches and tensors under the same checkpoint."""
+Made = tuple[DrafterConfig, dict[str, Any]]
+
+
+def remade(pair: Pair, make: Callable[[], Made]) -> Pair:
+    """The pair with the switches and tensors that `make` gives, under the same checkpoint."""
+    config, weights = make()
     target = pair.target
     drafter = build_drafter(
         config, weights, target_embedding=target.embedding_weight, target_head=target.head_weight, dtype=target.dtype
     )
     return Pair(replace(pair.checkpoint, config=config, weights=weights), config, target, drafter)
+
+
+def weakened(pair: Pair, share: float) -> Made:
+    return pair.config, weak(pair.checkpoint.weights, share)
 
 
 class Shelf:
@@ -55,9 +64,9 @@ class Shelf:
         return [self.records[name] for name in ids]
 
 
-def run(pair: Pair, shelf: Shelf, ids: Sequence[str], anchors: int) -> tuple[Audit, float]:
+def run(pair: Pair, shelf: Shelf, ids: Sequence[str], anchors: int, limits: Limits) -> tuple[Audit, float]:
     began = time.monotonic()
-    found = audit_captures(pair, shelf(ids), recapture=shelf, anchors=anchors)
+    found = audit_captures(pair, shelf(ids), recapture=shelf, anchors=anchors, limits=limits)
     return found, time.monotonic() - began
 
 
@@ -69,6 +78,7 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=48, help="prompts to draw them from")
     parser.add_argument("--anchors", type=int, default=16)
     parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3, help="of an audit; pairs of faults get two")
     parser.add_argument("--sound", type=int, default=10, help="audits of each drafter as it is")
     parser.add_argument("--weak", type=float, nargs="*", default=[0.3, 1.0], help="noise on the weights")
     parser.add_argument("--twins", default="all", help="names with commas, all or none")
@@ -89,19 +99,22 @@ def main() -> None:
         first = pool[:: max(1, len(pool) // args.count)][: args.count]
         weights = dict(pair.checkpoint.weights)
         head = target.head_weight.detach()
-        whole, _ = run(pair, shelf, first, args.anchors)
-        cases: list[tuple[str, tuple[str, ...], Pair, Sequence[str]]] = []
-        for planted in [*((name,) for name in names if fits(BY_NAME[name], pair.config)), *pairs]:
-            if all(fits(BY_NAME[name], pair.config) for name in planted):
-                twin = remade(pair, *broken(planted, pair.config, weights, head))
-                cases.append(("twin", planted, twin, first))
+        limits = Limits(rounds=args.rounds)
+        whole, seconds = run(pair, shelf, first, args.anchors, limits)
+        results.append(judged(path.name, "sound", ("prompts of the twins",), whole, seconds, whole))
+        cases: list[tuple[str, tuple[str, ...], Callable[[], Pair], Sequence[str]]] = []
         for number in range(args.sound):
             chosen = rng.choice(pool, min(args.count, len(pool)), replace=False).tolist()
-            cases.append(("sound", (f"prompts {number}",), pair, chosen))
+            cases.append(("sound", (f"prompts {number}",), partial(load_pair, path, target), chosen))
         for share in args.weak:
-            cases.append(("weak", (f"noise {share:g}",), remade(pair, pair.config, weak(weights, share)), first))
+            cases.append(("weak", (f"noise {share:g}",), partial(remade, pair, partial(weakened, pair, share)), first))
+        for planted in [*((name,) for name in names), *pairs]:
+            if all(fits(BY_NAME[name], pair.config) for name in planted):
+                twin = partial(broken, planted, pair.config, weights, head)
+                cases.append(("twin", planted, partial(remade, pair, twin), first))
         for kind, planted, case, ids in cases:
-            found, seconds = run(case, shelf, ids, args.anchors)
+            rounds = max(args.rounds, len(planted) if kind == "twin" else 1)
+            found, seconds = run(case(), shelf, ids, args.anchors, replace(limits, rounds=rounds))
             results.append(judged(path.name, kind, planted, found, seconds, whole))
             line = results[-1]
             if args.out:

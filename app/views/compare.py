@@ -35,6 +35,9 @@ def page() -> None:
         return
     chosen = [by_id[name] for name in picked]
     found: figures.Compared = computed(figures.compared, chosen)
+    # One order, so that a run has the same colour in every chart.
+    order = {folder: place for place, folder in enumerate(found.folders)}
+    chosen.sort(key=lambda entry: order.get(str(entry.folder), 0))
     if found.why_not:
         st.warning(escaped(found.why_not), icon=":material/rule:")
     else:
@@ -67,7 +70,7 @@ def _linked(chosen: Sequence[Entry]) -> None:
                 files(drawn)
             rows = drawn.rows()
             if len(rows):
-                with st.container(border=True, key="card-step"):
+                with st.container(border=True, key="wide-step"):
                     names = [str(step) for step in sorted(set(rows["step"]))]
                     step = links.choice(st.segmented_control, "Figures at step", "step", names, names[-1])
                     st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True)

@@ -31,7 +31,7 @@ def page() -> None:
     look = theme_name()
     address = {"run": entry.id, "prompt": found.prompt, "step": str(step)}
     st.html(token_html.legend(look))
-    left, right = st.columns([5, 4], gap="medium")
+    left, right = st.columns([10, 9], gap="medium")
     with left, st.container(border=True, height=640, key="text"):
         st.html(token_html.text(found, anchor, step, address, look))
     with right:
@@ -58,7 +58,7 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
             "prompt",
             held,
             format_func=lambda name: _named(name, about[name].category),
-            width=180,
+            width=160,
         )
         found: Reading = computed(reading.reading, [entry], prompt)
         lengths = reading.accepted_lengths(found.chains)
@@ -80,7 +80,7 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
             "anchor",
             names,
             format_func=lambda name: f"{name}: {_behind(found, int(name))} ({lengths[int(name)]} of {depth} accepted)",
-            width=270,
+            width=250,
         )
         after = names[min(place + 1, len(names) - 1)]
         st.button(
@@ -168,13 +168,13 @@ def _chain(found: Reading, anchor: int) -> None:
                 "P(target)": row["prob"],
             }
         )
-    share = st.column_config.NumberColumn(format="percent", width=72, help="probability by the drafter")
-    word = st.column_config.TextColumn(width=88)
+    share = st.column_config.NumberColumn(format="percent", width=70, help="probability by the drafter")
+    word = st.column_config.TextColumn(width=82)
     rank = st.column_config.NumberColumn(
-        width=48, help="of the target's token among the drafter's; none outside its vocabulary"
+        width=44, help="of the target's token among the drafter's; none outside its vocabulary"
     )
     columns = {"P(drafted)": share, "P(target)": share, "drafted": word, "target": word, "rank": rank}
-    narrow = {"step": st.column_config.NumberColumn(width=40), "": st.column_config.TextColumn(width=28)}
+    narrow = {"step": st.column_config.NumberColumn(width=38), "": st.column_config.TextColumn(width=24)}
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config={**columns, **narrow})
     if bool(chain["loop"].iloc[0]):
         st.caption("Here the target repeats itself: left out of every figure but the served length.")
