@@ -28,7 +28,7 @@ PLANTED = (
     ("eagle3.1", "rope layout"),
     ("eagle3.1", "fc_norm left out"),
     ("eagle3", "random head"),
-    ("post-norm", "state first"),
+    ("eagle3", "state first"),
 )
 """One twin a class; benchmarks/audit_matrix.py has every fault on every drafter."""
 
