@@ -36,7 +36,6 @@ from driftscope.pair import Pair, load_pair
 from driftscope.progress import NullProgress
 from driftscope.target import load_target
 
-
 Made = tuple[DrafterConfig, dict[str, Any]]
 
 
