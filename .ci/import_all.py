@@ -13,10 +13,12 @@ FOLDERS = {"driftscope": "driftscope", "driftscope/app": "app", "driftscope/prob
 
 
 def expected_files() -> set[str]:
-    """What the source tree says should be in the wheel: all code, the prompts, the marker for type checkers."""
+    """What the source tree says should be in the wheel: all code, the prompts, schemas, templates, the marker for type checkers."""
     files = {"driftscope/py.typed"}
     for target, source in FOLDERS.items():
         files |= {f"{target}/{path.relative_to(ROOT / source).as_posix()}" for path in (ROOT / source).rglob("*.py")}
+    for folder, ending in (("schemas", "json"), ("templates", "html")):
+        files |= {f"driftscope/{folder}/{path.name}" for path in (ROOT / "driftscope" / folder).glob(f"*.{ending}")}
     return files | {f"driftscope/probes/prompts/{path.name}" for path in (ROOT / "probes/prompts").glob("*.jsonl")}
 
 
