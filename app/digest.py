@@ -14,35 +14,28 @@ import platformdirs
 
 from driftscope._version import __version__
 from driftscope.errors import DriftscopeError
-from driftscope.findings import assess
-from driftscope.findings.causes import causes_of
 from driftscope.findings.thresholds import load
+from driftscope.report.content import RunPart
 from driftscope.run import Run
 from driftscope.summary import counts
-from driftscope.verdict import verdict
 
 Digest = dict[str, Any]
 _FORM = 1
 """Goes into every key: raise it when a digest holds something else than before."""
 
 
-def digest(run: Run) -> Digest:
-    """Verdict, onsets, codes and lengths of a run, ready for JSON; `problem` alone where they cannot be had."""
-    try:
-        assessment = assess(run)
-        summary = {**run.summary(), "onset": dict(assessment.onsets)}
-        found = verdict(summary, causes_of(assessment, summary["checkpoint"]["switches"].get("carry") == "post"))
-        return {
-            "kind": found.kind,
-            "headline": found.headline,
-            "onset": summary["onset"],
-            "codes": [finding.code for finding in assessment.wrong],
-            "served": summary["acceptance_length"].get("served"),
-            "steps": len(summary["steps"]),
-            "prompts": counts(run)["prompts"],
-        }
-    except DriftscopeError as error:
-        return {"problem": str(error)}
+def digest(run: Run, part: RunPart) -> Digest:
+    """Verdict, onsets, codes and lengths of a run, ready for JSON; `part` is what the report says of it."""
+    summary = run.summary()
+    return {
+        "kind": part.verdict.kind,
+        "headline": part.verdict.headline,
+        "onset": dict(part.assessment.onsets),
+        "codes": [finding.code for finding in part.assessment.wrong],
+        "served": summary["acceptance_length"].get("served"),
+        "steps": len(summary["steps"]),
+        "prompts": counts(run)["prompts"],
+    }
 
 
 def stored(signature: str) -> Digest | None:

@@ -46,6 +46,11 @@ class Job:
         return self.process.poll()
 
     @property
+    def whole(self) -> bool:
+        """Whether it came to its end: 0 and 1 are without and with findings, 2 can be a run too small for a verdict."""
+        return self.code in (0, 1) or (self.code == 2 and self.error().startswith("no verdict:"))
+
+    @property
     def command(self) -> str:
         """As one would type it."""
         return shlex.join(["driftscope", *self.arguments])

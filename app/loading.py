@@ -8,8 +8,9 @@ from typing import Any
 import streamlit as st
 
 from driftscope.app.digest import Digest, digest, store, stored
+from driftscope.app.figures import parts
 from driftscope.app.library import Entry, signature
-from driftscope.errors import RunError
+from driftscope.errors import DriftscopeError, RunError
 from driftscope.frames import Runs
 from driftscope.run import Run
 
@@ -34,7 +35,10 @@ def digest_of(entry: Entry, *, wait: bool = True) -> Digest | None:
     key = signature(entry.folder)
     found = _digests().get(key) or stored(key)
     if found is None and wait:
-        found = digest(open_run(entry))
+        try:
+            found = digest(open_run(entry), computed(parts, [entry])[0])
+        except DriftscopeError as error:
+            found = {"problem": str(error)}
         store(key, found)
     if found is not None:
         _digests()[key] = found

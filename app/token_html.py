@@ -145,7 +145,7 @@ def _share(value: Any) -> str:
 
 
 def _alpha(mass: float, top: float) -> float:
-    return 0.2 + 0.6 * math.sqrt(mass / top) if top > 0 else 0.2
+    return 0.15 + 0.45 * math.sqrt(mass / top) if top > 0 else 0.15
 
 
 def _tint(colour: str, alpha: float) -> str:

@@ -9,6 +9,7 @@ import streamlit as st
 from driftscope.app import jobs
 from driftscope.app.cards import escaped
 from driftscope.app.jobs import Job
+from driftscope.app.shell import entries
 
 _EVERY = "2s"
 _SHOWN = 14
@@ -30,7 +31,7 @@ def _state(job: Job, was_alive: bool) -> None:
             st.rerun()
     lines = job.lines()
     if lines:
-        with st.expander("What it says", expanded=bool(job.code)):
+        with st.expander("What it says", expanded=not job.alive and not job.whole):
             st.code("\n".join(lines[-_SHOWN:]), language=None, wrap_lines=True)
 
 
@@ -49,26 +50,19 @@ def _running(job: Job) -> None:
 
 
 def _over(job: Job) -> None:
-    """Exit codes 0 and 1 mean that the measurement is whole, without or with findings."""
-    if job.code in (0, 1):
-        st.success("Done.", icon=":material/check:")
+    if job.whole:
+        st.success(escaped(f"Done. {job.error()}".strip()), icon=":material/check:")
     elif job.stopping:
         st.info("Stopped; what was measured is kept.", icon=":material/pause:")
     else:
         st.error(escaped(job.error() or f"It ended with exit code {job.code}."), icon=":material/error:")
     is_run = (job.folder / "run.json").is_file()
-    with st.container(horizontal=True):
-        if (
-            job.code not in (0, 1)
-            and is_run
-            and st.button("Go on", icon=":material/play_arrow:", key=f"resume-{job.folder}")
-        ):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if not job.whole and is_run and st.button("Go on", icon=":material/play_arrow:", key=f"resume-{job.folder}"):
             jobs.resume(job)
             st.rerun()
-        if is_run:
+        name = next((entry.id for entry in entries() if entry.folder == job.folder), None) if is_run else None
+        if name is not None:
             st.page_link(
-                "views/overview.py",
-                label="Open the run",
-                icon=":material/open_in_new:",
-                query_params={"run": job.folder.name},
+                "views/overview.py", label="Open the run", icon=":material/open_in_new:", query_params={"run": name}
             )

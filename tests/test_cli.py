@@ -271,6 +271,14 @@ def test_ctrl_c_says_how_to_go_on(api: FakeApi, monkeypatch: pytest.MonkeyPatch)
     assert line.endswith("driftscope probe 'my drafter' --depth 4 -o 'runs/my drafter' --resume")
 
 
+def test_going_on_is_not_said_behind_the_end_of_the_options(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.act = failing(KeyboardInterrupt())
+    arguments = ["probe", "--depth", "4", "--", "-odd"]
+    monkeypatch.setattr(sys, "argv", ["driftscope", *arguments])
+    line = run(*arguments).stderr.splitlines()[-1]
+    assert line.endswith("driftscope probe --depth 4 -o runs/-odd --resume -- -odd")
+
+
 def test_ctrl_c_before_there_is_a_run(api: FakeApi) -> None:
     def act(**_: Any) -> Run:
         raise KeyboardInterrupt

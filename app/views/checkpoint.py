@@ -18,6 +18,7 @@ from driftscope.app.digest import cache_folder
 from driftscope.app.library import Entry
 from driftscope.app.shell import current
 from driftscope.app.watching import watch
+from driftscope.findings.words import counted
 from driftscope.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.schema import RunInfo
 
@@ -111,7 +112,7 @@ def _inspection(found: Mapping[str, Any]) -> None:
     counts = Counter(tensor["status"] for tensor in found["tensors"])
     told = ", ".join(f"{count} {status}" for status, count in counts.items())
     st.markdown(
-        f"{found['parameters']:,} parameters in {len(found['files'])} files; tensors: {told}. {escaped(found['reason'])}"
+        f"{found['parameters']:,} parameters in {counted(len(found['files']), 'file')}; tensors: {told}. {escaped(found['reason'])}"
     )
     engines = [
         {

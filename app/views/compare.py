@@ -41,7 +41,7 @@ def page() -> None:
     if found.why_not:
         st.warning(escaped(found.why_not), icon=":material/rule:")
     else:
-        look.callout(f'<div style="font-size:1.1rem;font-weight:600">{html.escape(found.headline)}</div>', "#0072B2")
+        look.callout(f'<div style="font-size:1rem;font-weight:600">{html.escape(found.headline)}</div>', "#0072B2")
         st.caption(escaped(found.about))
     _linked(chosen)
     if found.sentences:

@@ -90,8 +90,8 @@ def _form() -> Wish | None:
         )
         with st.container(horizontal=True):
             depth = int(st.number_input("Steps of a chain", 1, 64, 8, key="new-depth"))
-            tokens = int(st.number_input("Tokens per continuation", 8, 4096, 128, key="new-tokens"))
-            anchors = int(st.number_input("Anchors per prompt (0: all)", 0, 4096, 0, key="new-anchors"))
+            tokens = int(st.number_input("New tokens", 8, 4096, 128, key="new-tokens", help="length of a continuation"))
+            anchors = int(st.number_input("Anchors (0: all)", 0, 4096, 0, key="new-anchors"))
         cost = _cost(probes, depth)
         st.caption(
             f"Cost: {cost:g} chain passes, where 1 is the clean chains of {depth} steps; the target runs once per prompt."

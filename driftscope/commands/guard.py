@@ -115,9 +115,11 @@ def _interrupted(run: Path | None) -> str:
 
 def _resume_command(run: Path) -> str:
     words = ["driftscope", *sys.argv[1:]]
-    if not any(word.startswith(("-o", "--out")) for word in words):
-        words += ["-o", str(run)]
-    return shlex.join(words if "--resume" in words else [*words, "--resume"])
+    # What stands behind -- is no option.
+    place = words.index("--") if "--" in words else len(words)
+    missing = [] if any(word.startswith(("-o", "--out")) for word in words[:place]) else ["-o", str(run)]
+    missing += [] if "--resume" in words[:place] else ["--resume"]
+    return shlex.join([*words[:place], *missing, *words[place:]])
 
 
 def _internal(error: Exception, current: State) -> str:

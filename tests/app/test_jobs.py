@@ -13,7 +13,9 @@ from streamlit.testing.v1 import AppTest
 from driftscope.app import jobs
 from driftscope.app.jobs import Job, Progress
 from driftscope.errors import RunError
+from driftscope.run import Run
 from tests.app.conftest import go, messages, words
+from tests.tiny_pair import save_pair
 
 PROGRAM = """
 import pathlib, sys, time
@@ -132,7 +134,9 @@ def test_new_run_watches_stops_and_goes_on(
     (again,) = jobs.all_jobs()
     assert again is not job
     until(lambda: not again.alive)
-    assert any(element.value == "Done." for element in test.run().success)
+    test.run()
+    assert any(element.value == "Done." for element in test.success)
+    assert test.get("page_link")[0].proto.label == "Open the run"
 
 
 def test_a_failed_run_shows_its_error(app: Callable[..., AppTest], program: None, tmp_path: Path) -> None:
@@ -142,3 +146,24 @@ def test_a_failed_run_shows_its_error(app: Callable[..., AppTest], program: None
     test.run()
     assert messages(test) == ["error\\: no such folder wrong"]
     assert not messages(go(test, "compare"))
+
+
+@pytest.mark.slow
+def test_a_real_run_is_measured_and_an_error_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_jobs", {})
+    pair = save_pair(tmp_path, prompts=2)
+    out = tmp_path / "runs" / "tiny"
+    done = jobs.start(["probe", "--probes=norms", *pair.arguments, f"--out={out}", "--", str(pair.checkpoint)], out)
+    failed = jobs.start(["probe", f"--out={tmp_path / 'none'}", "--", str(tmp_path / "no-such")], tmp_path / "none")
+    for job in (done, failed):
+        job.process.wait(300)
+    # Two prompts are too few for a verdict: the run is whole all the same.
+    assert done.code == 2
+    assert done.whole, done.lines()
+    assert done.error().startswith("no verdict:")
+    assert jobs.progress(done) == Progress("probing", 2, 2)
+    assert Run.open(out).probes == ["clean"]
+    assert jobs.folders() == [out]
+    assert failed.code == 2
+    assert not failed.whole
+    assert "no-such" in failed.error()
