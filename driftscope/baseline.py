@@ -7,6 +7,7 @@ step k of anchor r - k + 1 is compared with, which separates drift from mere rec
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from driftscope.chain import Text
 from driftscope.drafter.attention import Prefix, Window, causal_attention
-from driftscope.drafter.layer import DrafterLayer
+from driftscope.drafter.layer import AttentionLayer
 from driftscope.drafter.model import Drafter
 from driftscope.drafter.norms import rms
 
@@ -62,7 +63,8 @@ class PrefixPass:
     """What one depth-1 pass over a text leaves behind."""
 
     prefix: list[Prefix]
-    baseline: Baseline
+    baseline: Any
+    """A Baseline; of a block drafter a BlockBaseline."""
     alpha: Float[Tensor, "layer head position"]
     """Mean mass that rows up to 64 put on each of the first 32 positions, as the sink rule wants it."""
 
@@ -84,6 +86,10 @@ def prefix_pass(
 ) -> PrefixPass:
     """Run the drafter once over all rows of `text`, in chunks of rows whose attention fits into `budget` bytes."""
     config = drafter.config
+    if config.layer_form == "dflash":
+        from driftscope.block_baseline import block_pass
+
+        return block_pass(cast(Any, drafter), text, windows, sinks=sinks, horizon=horizon, budget=budget)
     rows = len(text.token_ids) - 1
     first = text.prompt_length - 1
     device = text.features.device
@@ -99,7 +105,7 @@ def prefix_pass(
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
 
-        def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor, part: slice = part) -> Tensor:
+        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor, part: slice = part) -> Tensor:
             j = layer.index
             if j == len(prefix):
                 prefix.append(Prefix.like(key, value, rows))
@@ -142,7 +148,7 @@ def key_regions(
 
 
 def last_masses(
-    weights: Float[Tensor, "row head key"], end: int, horizon: int, sink: Float[Tensor, " key"]
+    weights: Float[Tensor, "row head seen"], end: int, horizon: int, sink: Float[Tensor, " key"]
 ) -> Float[Tensor, "row head back"]:
     """Mass of each of the last `end - row` queries on row r - back for back = 0 .. horizon-1; sink rows count nothing."""
     count = weights.shape[0]

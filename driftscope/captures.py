@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Float32, Int64
@@ -22,6 +22,7 @@ Progress = Callable[[str, int, int], None]
 _TOKENS_PER_BATCH = 32768
 
 
+@runtime_checkable
 class PromptLike(Protocol):
     """A tokenised prompt."""
 
@@ -46,7 +47,7 @@ class Capture:
     """Post-final-norm hidden states, in the target's dtype."""
     boundaries: dict[int, Float[Tensor, "T H"]]
     """The requested ones, in the target's dtype."""
-    rms: Float32[Tensor, "n+1 T"]
+    rms: Float32[Tensor, "boundary T"]
     """RMS (L2 / sqrt(H)) of every boundary at every position."""
     near_tie: Bool[Tensor, " T"]
     """True at p in P-1 .. T-2 where the recording forward prefers another token than the text's p + 1."""

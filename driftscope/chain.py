@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter.attention import ChainMemory, Prefix, Window, chain_attention
-from driftscope.drafter.layer import DrafterLayer
+from driftscope.drafter.layer import AttentionLayer
 from driftscope.drafter.model import Drafter
 
 Feed = Literal["drafted", "text"]
@@ -67,6 +68,12 @@ def chain_inputs(
     )
 
 
+def mask_token(config: DrafterConfig) -> int:
+    """The token that a drafter embeds where it knows none."""
+    assert config.mask_token_id is not None, "the reader asks for it"
+    return config.mask_token_id
+
+
 class Chain(nn.Module):
     """Runs the chains; step k of all anchors is one pass of the drafter over as many rows as there are anchors."""
 
@@ -79,7 +86,7 @@ class Chain(nn.Module):
         drafter = self.drafter
         memory = ChainMemory(inputs.prefix, inputs.anchors, inputs.windows)
 
-        def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             return chain_attention(
                 query,
                 key,
@@ -95,7 +102,11 @@ class Chain(nn.Module):
         token_ids = inputs.tokens[:, 0]
         drafted: list[Tensor] = []
         for step in range(inputs.depth):
-            if step > 0:
+            if step > 0 and not drafter.config.carries:
+                # Every later step starts from the masks: neither state nor token of the one before.
+                state = drafter.mask_state().expand_as(state)
+                token_ids = torch.full_like(token_ids, mask_token(drafter.config))
+            elif step > 0:
                 token_ids = inputs.tokens[:, step] if inputs.feed == "text" else drafted[-1]
             positions = inputs.anchors + step * drafter.config.position_increment
             state, logits = drafter.finish(drafter.step(state, token_ids, positions, attend))

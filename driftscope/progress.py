@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from rich.console import Console
 from rich.progress import (
@@ -23,6 +23,7 @@ from rich.text import Text
 _LINE_SECONDS = 15.0
 
 
+@runtime_checkable
 class ProgressReport(Protocol):
     """What a long computation tells about itself."""
 

@@ -25,9 +25,9 @@ class Recording:
     """Post-final-norm hidden states, in the model's dtype."""
     boundaries: dict[int, Float[Tensor, "T H"]]
     """The requested ones, in the model's dtype."""
-    rms: Float[Tensor, "n+1 T"]
+    rms: Float[Tensor, "boundary T"]
     """RMS over the features, of every boundary at every position, float32."""
-    argmax: Int[Tensor, " T-first"]
+    argmax: Int[Tensor, " next"]
     """Most probable next token at every position from `first` on."""
 
 

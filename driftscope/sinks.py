@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ THRESHOLD = 0.3
 SHARE = 0.1
 
 
+@runtime_checkable
 class HasTokens(Protocol):
     """A capture, or anything with the token ids of a text."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -10,9 +11,15 @@ from torch import Tensor
 
 from driftscope.measure import StepMeasure
 from driftscope.subject import Subject
-from driftscope.target import Target
 
 ROWS_AT_ONCE = 256
+
+
+@runtime_checkable
+class HasHead(Protocol):
+    """A Target, for what is needed of it here."""
+
+    def head(self, hidden: Tensor, /) -> Tensor: ...
 
 
 @dataclass
@@ -45,14 +52,11 @@ class WithSampling:
 
 def with_sampling(subject: Subject, temperature: float) -> WithSampling:
     """For the chains of `subject` at its own depth."""
-    inner = StepMeasure(
-        subject.pair.drafter, subject.text, subject.passed.baseline, subject.settings.sinks, subject.anchors
-    )
-    return WithSampling(inner, subject, temperature)
+    return WithSampling(subject.measure(), subject, temperature)
 
 
 def target_probs(
-    target: Target, final: Float[Tensor, "row hidden"], wanted: Int[Tensor, " draft"], temperature: float
+    target: HasHead, final: Float[Tensor, "row hidden"], wanted: Int[Tensor, " draft"], temperature: float
 ) -> Float[Tensor, "row draft"]:
     """The target's probabilities of the tokens `wanted`, on their device, from its post-final-norm states."""
     parts = []

@@ -20,7 +20,7 @@ from driftscope.audit.material import DEPTH, LAGS, Batch, Material
 from driftscope.audit.setting import Reach, Setting
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window, probabilities
-from driftscope.drafter.layer import DrafterLayer
+from driftscope.drafter.layer import AttentionLayer
 
 _FLOOR = 1e-3
 """Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""
@@ -162,7 +162,7 @@ class Runner:
         embedded: Tensor,
         step: int,
     ) -> Tensor:
-        def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             return chain_rows(
                 query, key, value, rows[layer.index], batch.anchors, step, layer.scaling,
                 window(drafter, layer), sink_logits=layer.sink_logits,
@@ -232,7 +232,7 @@ def step_one_loss(drafter: Drafter, residual: Tensor, batch: Batch) -> float:
     return float((nats.view_as(batch.valid) * batch.valid).sum())
 
 
-def window(drafter: Drafter, layer: DrafterLayer) -> Window:
+def window(drafter: Drafter, layer: AttentionLayer) -> Window:
     """The window that the drafter's config gives a layer."""
     return drafter.windows[layer.index]
 
@@ -242,7 +242,7 @@ def text_rows(drafter: Drafter, features: Float[Tensor, "prompt row width"], tok
     prompts, count, _ = features.shape
     rows: list[Rows] = []
 
-    def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         query, key, value = (part.unflatten(0, (prompts, count)).transpose(1, 2) for part in (query, key, value))
         rows.append(Rows(key, value, [], []))
         if layer.index == drafter.config.num_layers - 1:

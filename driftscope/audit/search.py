@@ -16,7 +16,7 @@ from driftscope.audit.material import Batch, Material
 from driftscope.audit.score import Rows, Runner, chain_rows, step_one_loss, text_rows, window
 from driftscope.audit.setting import Setting
 from driftscope.drafter import Drafter
-from driftscope.drafter.layer import DrafterLayer
+from driftscope.drafter.layer import AttentionLayer
 
 _SWEEPS = 4
 _WORTH = 0.02
@@ -78,7 +78,7 @@ def _sweep(
 def _own_row(drafter: Drafter, batch: Batch, rows: list[Rows], read: Tensor, embedded: Tensor) -> Tensor:
     """Residual of step 1 of the anchors, which read `read` themselves."""
 
-    def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         kept = rows[layer.index]
         limit, sinks = window(drafter, layer), layer.sink_logits
         return chain_rows(query, key, value, kept, batch.anchors, 1, layer.scaling, limit, sink_logits=sinks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,9 +16,21 @@ from driftscope.drafter.norms import RMSNorm
 from driftscope.drafter.rope import Rotary
 from driftscope.drafter.site import Site
 
+
+@runtime_checkable
+class AttentionLayer(Protocol):
+    """What `Attend` may read of a layer."""
+
+    index: int
+    scaling: float
+    attention: Site
+
+    @property
+    def sink_logits(self) -> Float[Tensor, " head"] | None: ...
+
+
 Attend = Callable[[Any, Tensor, Tensor, Tensor], Tensor]
-"""(layer, query, key, value), each [row, head, dim] -> [row, head, value dim]. Of the layer it may read `index`,
-`scaling`, `sink_logits` and the site `attention`."""
+"""(AttentionLayer, query, key, value), each [row, head, dim] -> [row, head, value dim]."""
 SITES = ("q", "k", "v", "attention", "attn_update", "after_attn", "mlp_update")
 """Sites of a layer in the order of its forward pass."""
 
