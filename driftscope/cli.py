@@ -8,7 +8,7 @@ import typer
 
 from driftscope._version import __version__
 from driftscope.commands import app as dashboard
-from driftscope.commands import audit, cache, compare, explain, inspect, probe, probes, report, show
+from driftscope.commands import audit, cache, capture, compare, explain, inspect, probe, probes, report, show
 from driftscope.commands.guard import Debug, GuardedGroup
 
 HELP = """Tells why a speculative-decoding drafter goes wrong, and from which step on.
@@ -59,7 +59,8 @@ app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("app", epilog=dashboard.EXAMPLES)(dashboard.app)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
-app.command("probes")(probes.probes)
+app.command("probes", epilog=probes.EXAMPLES)(probes.probes)
+app.command("capture", epilog=capture.EXAMPLES)(capture.capture)
 app.add_typer(cache.app, name="cache")
 
 
