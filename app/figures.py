@@ -44,15 +44,17 @@ def norms(runs: Runs, unit: Any, mode: Any, feed: str) -> list[Drawn]:
     shown = []
     sizes = frames.site_norms(runs, "size", unit, feed)
     name = norm_charts.UNIT_NAMES[unit]
-    if (sizes.get("site") == "carry").any():
+    carry = frames.carry_norms(runs, unit, feed)
+    if len(carry):
         shown.append(
             Drawn.chart(
                 "carry",
                 "Size of the carried state",
-                f"{name} of the state that a step hands to the next, log scale; bands are 95% intervals over prompts. A post-norm"
-                " carry is flat by construction.",
-                norm_charts.carry(sizes, unit),
-                figures_table(sizes[sizes["site"] == "carry"], ["step"], form=".4g"),
+                f"{name} of the state that a step hands to the next, log scale, behind that of the last rows before the chain,"
+                " which are made from real target features: a jump at the rule is the crossing from prefill to draft. Bands are"
+                " 95% intervals over prompts. A post-norm carry is flat by construction.",
+                norm_charts.carry(carry, unit),
+                figures_table(carry, ["where"], form=".4g"),
             )
         )
     sites = sizes if mode == "size" else frames.site_norms(runs, mode, unit, feed)
@@ -314,9 +316,9 @@ def at_step(runs: Runs, step: int) -> pd.DataFrame:
     """One line per figure, one column per run, with intervals and denominators."""
     steps = frames.step_figures(runs)
     rows = steps[(steps["step"] == step) & ~steps["quantity"].isin(["entropy"])]
-    name = rows["quantity"].str.replace("_", " ") + rows["bucket"].map(
-        lambda part: f", {part.replace('_', ' ')}" if part else ""
-    )
+    named = {"carry_rms": "RMS of the carry", "joint": "joint acceptance", "conditional": "conditional acceptance"}
+    name = rows["quantity"].map(lambda quantity: named.get(quantity, quantity.replace("_", " ")))
+    name += rows["bucket"].map(lambda part: f", {BUCKET_NAMES[part]}" if part else "")
     shown = rows.assign(figure=name, quantity=rows["run"])
     table = figures_table(shown.assign(run="all"), ["figure"], "quantity", counts=False)
     return table

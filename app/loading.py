@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import streamlit as st
 
 from driftscope.app.digest import Digest, digest, store, stored
@@ -13,6 +14,9 @@ from driftscope.app.library import Entry, signature
 from driftscope.errors import DriftscopeError, RunError
 from driftscope.frames import Runs
 from driftscope.run import Run
+
+# Arrow's own allocator gives memory back after every file; getting it again page by page takes longer than reading does.
+pa.set_memory_pool(pa.system_memory_pool())
 
 
 def open_run(entry: Entry) -> Run:

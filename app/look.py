@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterable, Sequence
+
 import streamlit as st
 
 from driftscope.charts.theme import BACKGROUND, ThemeName
@@ -31,6 +34,10 @@ _CSS = """
   grid-auto-flow: dense; align-items: start; }
 [class*="st-key-grid"] > :has(> [class*="st-key-wide"]), [class*="st-key-grid"] > [class*="st-key-wide"]
   { grid-column: span 2; }
+@media (min-width: 1700px) {
+  [class*="st-key-grid"] > :has(> [class*="st-key-wide-beside"]), [class*="st-key-grid"] > [class*="st-key-wide-beside"]
+    { grid-column: span 1; }
+}
 @media (max-width: 1150px) {
   [class*="st-key-grid"] { grid-template-columns: minmax(0, 1fr); }
   [class*="st-key-grid"] > :has(> [class*="st-key-wide"]), [class*="st-key-grid"] > [class*="st-key-wide"]
@@ -39,6 +46,12 @@ _CSS = """
 .stMain h1 { font-size: 1.6rem; padding: 0 0 .2rem; }
 .stMain h2 { font-size: 1.25rem; padding: .6rem 0 .2rem; }
 .stMain h3 { font-size: 1.02rem; padding: 0 0 .5rem; }
+.facts { width: 100%; border-collapse: collapse; font-size: .875rem; }
+.facts td { border-bottom: 1px solid rgba(128, 132, 149, .25); padding: .3rem .6rem .3rem 0; vertical-align: top;
+  overflow-wrap: break-word; }
+.facts td:last-child { overflow-wrap: anywhere; }
+.facts td:first-child { width: 34%; opacity: .75; }
+.facts th { text-align: left; font-weight: 600; padding: .2rem .6rem .3rem 0; }
 .st-key-step-figures { gap: .15rem; }
 [data-testid="stMetricValue"] { font-size: 1.3rem; }
 [data-testid="stMetricLabel"] p { font-size: .8rem; }
@@ -56,8 +69,16 @@ def theme_name() -> ThemeName:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def callout(html: str, colour: str) -> None:
+def facts(rows: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> None:
+    """Names and values below each other, whole: long paths break."""
+    above = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
+    lines = ("".join(f"<td>{html.escape(value)}</td>" for value in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    st.html(f'<table class="facts"><tr>{above}</tr>{body}</table>')
+
+
+def callout(text: str, colour: str) -> None:
     """A sentence that must be seen first, with a bar of that colour."""
     st.html(
-        f'<div style="border-left:6px solid {colour};background:{colour}1f;border-radius:6px;padding:.7rem 1rem">{html}</div>'
+        f'<div style="border-left:6px solid {colour};background:{colour}1f;border-radius:6px;padding:.7rem 1rem">{text}</div>'
     )

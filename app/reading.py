@@ -66,28 +66,27 @@ class Reading:
 
 def prompts(runs: Runs) -> list[str]:
     """Ids of the prompts whose text the run holds."""
-    held = set(runs[0].table("tokens", probe=CLEAN)["prompt"].astype(str))
+    held = set(runs[0].table("tokens", CLEAN, columns=["prompt"])["prompt"].unique())
     return [prompt.id for prompt in runs[0].info.prompts if prompt.id in held]
 
 
 def reading(runs: Runs, prompt: str) -> Reading:
     """One prompt of the (only) run."""
     run = runs[0]
-    tokens = run.table("tokens", probe=CLEAN)
-    tokens = tokens[tokens["prompt"] == prompt]
+    tokens = run.prompt_table("tokens", CLEAN, prompt)
     pieces = {int(token): str(piece) for token, piece in zip(tokens["id"], tokens["piece"], strict=True)}
     text = tokens.dropna(subset=["position"]).sort_values("position")
-    rows = run.table("anchors", probe=CLEAN)
+    rows = run.prompt_table("anchors", CLEAN, prompt)
     masses = [name for name in rows if str(name).startswith("mass/")]
-    keep = (rows["prompt"] == prompt) & (rows["variant"] == CLEAN) & (rows["feed"] == "drafted")
+    keep = (rows["variant"] == CLEAN) & (rows["feed"] == "drafted")
     chains = rows.loc[keep, [*_CHAIN, *masses]].reset_index(drop=True)
-    heavy = run.table("attended", probe=CLEAN)
-    heavy = heavy.loc[heavy["prompt"] == prompt, ["anchor", "step", "position", "own", "bucket", "mass"]]
+    heavy = run.prompt_table("attended", CLEAN, prompt)[["anchor", "step", "position", "own", "bucket", "mass"]]
     length = next(entry.prompt_length for entry in run.info.prompts if entry.id == prompt)
     attended = heavy.astype({"bucket": str}).reset_index(drop=True)
     return Reading(prompt, length, tuple(text["piece"].astype(str)), pieces, chains, attended)
 
 
 def accepted_lengths(chains: pd.DataFrame) -> dict[int, int]:
-    """Accepted tokens of the chain at each anchor."""
-    return {int(anchor): int(np.sum(rows)) for anchor, rows in chains.groupby("anchor")["accepted"]}
+    """Accepted tokens of the chain at each anchor; empty where acceptance was not measured."""
+    told = chains[chains["accepted"].notna()]
+    return {int(anchor): int(np.sum(rows)) for anchor, rows in told.groupby("anchor")["accepted"]}

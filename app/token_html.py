@@ -17,6 +17,7 @@ _STATES = {
     "accepted": ("#0072B2", "✓", "accepted"),
     "rejected": ("#D55E00", "✗", "rejected: the chain ends here"),
     "later": ("#8a929c", "·", "after a rejected token: an engine throws it away"),
+    "unknown": ("#8a929c", "?", "not measured: the text is not confirmed as the target's"),
 }
 """Colour, sign and meaning of what became of a drafted token."""
 SIGNS = {name: sign for name, (_, sign, _) in _STATES.items()}
@@ -33,7 +34,8 @@ def legend(look: ThemeName) -> str:
     """What the colours say."""
     states = " ".join(
         f'<span style="border-bottom:3px solid {colour};padding:0 .3em">{sign} {about.partition(":")[0]}</span>'
-        for colour, sign, about in _STATES.values()
+        for name, (colour, sign, about) in _STATES.items()
+        if name != "unknown"
     )
     parts = " ".join(
         f'<span style="background:{_tint(BUCKET_COLOURS[name], 0.45)};{_CHIP}">{BUCKET_NAMES[name]}</span>'
@@ -76,7 +78,9 @@ def text(reading: Reading, anchor: int, step: int, address: Mapping[str, str], l
 
 
 def states_of(chain: pd.DataFrame) -> list[str]:
-    """Per step of a chain: accepted, rejected or later."""
+    """Per step of a chain: accepted, rejected, later, or unknown where acceptance was not measured."""
+    if chain["accepted"].isna().any():
+        return ["unknown"] * len(chain)
     accepted = chain["accepted"].tolist()
     return [
         "accepted" if now else "rejected" if before else "later"

@@ -121,6 +121,7 @@ TWINS = (
     Twin("random embedding", "DS207", "embedding", "target", _random_embedding, {"embedding": "target"}),
     Twin("random head", "DS207", "head", "the target's rows", _random_head),
     Twin("position", "DS208", "position_increment", "1", lambda c, w, h: ({"position_increment": 2}, {})),
+    Twin("draft rows", "DS210", "draft_kv", "kept", lambda c, w, h: ({"draft_kv": "round"}, {})),
     Twin("state first", "DS209", "embed_first", "state first", lambda c, w, h: ({}, _qkv(w, _swap_columns))),
 )  # fmt: skip
 BY_NAME = {twin.name: twin for twin in TWINS}

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Module, ModuleList
 
 from driftscope.errors import TargetError
+from driftscope.placement import execution_device
 
 
 def first_line(error: Exception) -> str:
@@ -20,7 +21,7 @@ def first_line(error: Exception) -> str:
 def forward(model: Any, token_ids: Tensor, **kwargs: Any) -> Any:
     """The model's output for token ids [B, T], without KV cache or gradients."""
     with torch.no_grad():
-        device = model.get_input_embeddings().weight.device
+        device = execution_device(model.get_input_embeddings())
         return model(input_ids=token_ids.to(device), use_cache=False, return_dict=True, **kwargs)
 
 
@@ -46,13 +47,15 @@ def check_head(model: Any, owner: Module, layers: ModuleList, name: str) -> tupl
     """
     head: Any = model.get_output_embeddings()
     outputs: list[tuple[Module, Any]] = []
-    after: list[int] = []
+    # Without layers every child runs after them.
+    after: list[int] = [] if len(layers) else [0]
     hooks = [
         module.register_forward_hook(lambda module, _, output: outputs.append((module, output)))
         for module in owner.children()
         if module is not layers
     ]
-    hooks.append(layers[-1].register_forward_hook(lambda *_: after.append(len(outputs))))
+    if len(layers):
+        hooks.append(layers[-1].register_forward_hook(lambda *_: after.append(len(outputs))))
     size = model.get_input_embeddings().weight.shape[0]
     ids = torch.arange(6).remainder(size).repeat(2, 1)
     ids[1, -1] = (ids[1, -1] + 1) % size

@@ -9,26 +9,36 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from driftscope._version import __version__
+from driftscope.audit.kept import audited_boundaries, keep_short_audit
 from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
+from driftscope.capture_folder import CaptureFolder, open_captures
+from driftscope.captured import about as about_captures
+from driftscope.captured import captured_sinks, captured_sources, check_probes, ends_of
+from driftscope.captures import Capture
+from driftscope.captures import capture as take
+from driftscope.dumps.formats import Ids, Last
 from driftscope.engine import choose_sinks, run_probes, take_captures
-from driftscope.errors import PromptError
+from driftscope.errors import DriftscopeError, PromptError
 from driftscope.estimate import estimate, told
 from driftscope.features import needed_boundaries
 from driftscope.naming import fresh_run
-from driftscope.pair import Pair, load_pair
+from driftscope.pair import Pair, as_dtype, load_pair
+from driftscope.placement import DeviceMap, be_deterministic
 from driftscope.probes import DEFAULT, Probe, chosen
+from driftscope.probes.base import applicable
 from driftscope.probes.options import configured
 from driftscope.progress import NullProgress, ProgressReport
 from driftscope.prompts import SkippedPrompts, load_prompts, tokenize_prompts
+from driftscope.ray_shards import Job, check_installed, job_of, run_on_ray
 from driftscope.run import Run
 from driftscope.subject import Settings
-from driftscope.target import Target
+from driftscope.target import Target, load_target
+from driftscope.target_ends import TargetEnds, load_target_ends
 
-__all__ = ["capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
+__all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
 
 
 def open_run(folder: str | Path) -> Run:
@@ -56,7 +66,85 @@ def capture_prompts(
     kept, _ = tokenize_prompts(loaded, target.tokenizer, max_tokens=room, min_tokens=2)
     wanted = sorted({*needed_boundaries(pair.config, target.num_layers), *boundaries})
     cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
-    return capture(target, kept, max_new_tokens=max_new_tokens, boundaries=wanted, cache=cache)
+    return take(target, kept, max_new_tokens=max_new_tokens, boundaries=wanted, cache=cache)
+
+
+def capture(
+    target: str | Path | Target,
+    *,
+    out: str | Path,
+    source: str | Path | None = None,
+    prompts: str | Path | None = None,
+    layers: Sequence[int] | None = None,
+    drafter: str | Path | None = None,
+    max_new_tokens: int = 128,
+    chat_template: str | Path | None = None,
+    format: str = "auto",
+    ids: Ids | None = None,
+    last: Last | None = None,
+    prompt_tokens: int | None = None,
+    limit: int | None = 64,
+    whole_target: bool = False,
+    device: str = "auto",
+    dtype: str = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    progress: ProgressReport | None = None,
+) -> CaptureFolder:
+    """Put a target's states into a folder that `probe(capture=...)` takes.
+
+    Without `source` the target continues the prompts, and layers are the boundaries to record beside the final state (None:
+    those that `drafter` reads, else the published default). With it, states are read from a folder that vLLM, speculators,
+    SpecForge or TorchSpec wrote, of the target only embedding, final norm and head are loaded, and layers are the ids that
+    the peer was given; see `driftscope.capturing.capture_from`. Raises a DriftscopeError of one line.
+    """
+    from driftscope.capturing import capture_from, capture_with_target
+
+    report = progress or NullProgress()
+    places: dict[str, Any] = {
+        "device": device,
+        "dtype": as_dtype(dtype),
+        "revision": revision,
+        "trust_remote_code": trust_remote_code,
+    }
+    whole = target if isinstance(target, Target) and not isinstance(target, TargetEnds) else None
+    name = target.name if isinstance(target, Target) else target
+    if source is None or whole_target:
+        report.message(f"loading {name}")
+        whole = whole or load_target(name, **places)
+    if source is None:
+        assert whole is not None
+        if chat_template is not None:
+            whole.tokenizer.chat_template = read_template(Path(chat_template))
+        return capture_with_target(
+            whole,
+            out,
+            prompts=prompts,
+            boundaries=layers,
+            drafter=drafter,
+            max_new_tokens=max_new_tokens,
+            progress=report,
+        )
+    report.message(f"loading the ends of {name}")
+    ends = target if isinstance(target, TargetEnds) else load_target_ends(name, **places)
+    if chat_template is not None:
+        ends.tokenizer.chat_template = read_template(Path(chat_template))
+    return capture_from(
+        source,
+        ends,
+        out,
+        format=format,
+        layers=layers,
+        ids=ids,
+        last=last,
+        prompts=prompts,
+        prompt_tokens=prompt_tokens,
+        drafter=drafter,
+        whole=whole,
+        max_new_tokens=max_new_tokens,
+        limit=limit,
+        progress=report,
+    )
 
 
 def probe(
@@ -82,20 +170,46 @@ def probe(
     seed: int = 0,
     progress: ProgressReport | None = None,
     options: Mapping[str, Any] | None = None,
+    capture: str | Path | None = None,
+    shards: Literal["local", "ray"] = "local",
+    device_map: DeviceMap | None = None,
+    drafter_device: str | None = None,
+    deterministic: bool = False,
+    audit: bool = True,
 ) -> Run:
     """Probe a drafter checkpoint with its target and return the run.
 
     out: the run folder; without one, a fresh one in runs/. depth: steps of the tables; horizon: steps that every anchor
     must have ahead of it. sink: `auto` detects the target's sinks, `none`, or positions. chat_template: a Jinja file to use
-    instead of the target's own. options: of probes, such as `{"noise.alphas": (0.1, 0.5)}`. Raises a DriftscopeError of one
+    instead of the target's own. options: of probes, such as `{"noise.alphas": (0.1, 0.5)}`. capture: a folder made by
+    `capture()`, whose texts are probed instead of prompts; of the target only embedding, final norm and head are loaded.
+    device_map, drafter_device: as `load_pair` takes them. deterministic: only kernels whose results repeat bit for bit.
+    audit: a short audit first (`driftscope.audit.short`), kept in the run with the finding that it makes.
+    shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.ray_shards`). Raises a DriftscopeError of one
     line for whatever the user can mend; what was measured until then stays in the run folder.
     """
     report = progress or NullProgress()
+    if deterministic:
+        be_deterministic()
     wanted = configured(chosen(probes), options or {})
     folder = Path(out) if out is not None else fresh_run(checkpoint)
     if not (resume and folder.exists()):
         Run.check_place(folder)
+    captured = None if capture is None else open_captures(capture)
+    if shards == "ray":
+        check_installed()
+        if device_map is not None or drafter_device is not None or deterministic:
+            raise DriftscopeError(
+                "--shards ray: workers place the pair by --device alone; leave out --device-map, --drafter-device and"
+                " --deterministic"
+            )
     report.message(f"loading {checkpoint}")
+    if captured is not None:
+        if prompts is not None or chat_template is not None:
+            raise DriftscopeError("--prompts and --chat-template change nothing about --capture; leave them out")
+        check_probes(wanted)
+        target = ends_of(captured, target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code)
+        max_new_tokens = captured.max_new_tokens
     pair = load_pair(
         checkpoint,
         target,
@@ -104,9 +218,25 @@ def probe(
         overrides=overrides,
         revision=revision,
         trust_remote_code=trust_remote_code,
+        device_map=device_map,
+        drafter_device=drafter_device,
     )
     if chat_template is not None:
         pair.target.tokenizer.chat_template = read_template(Path(chat_template))
+    job = None
+    if shards == "ray":
+        job = job_of(
+            pair,
+            wanted,
+            captured=captured is not None,
+            overrides=overrides,
+            chat_template=None if chat_template is None else pair.target.tokenizer.chat_template,
+            cache_dir=None if cache_dir is None else str(Path(cache_dir).resolve()),
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
     return probe_pair(
         pair,
         prompts=prompts,
@@ -121,6 +251,9 @@ def probe(
         cache_dir=cache_dir,
         seed=seed,
         progress=report,
+        captured=captured,
+        job=job,
+        audit=audit,
     )
 
 
@@ -148,29 +281,58 @@ def probe_pair(
     cache_dir: str | Path | None = None,
     seed: int = 0,
     progress: ProgressReport | None = None,
+    captured: CaptureFolder | None = None,
+    audit: bool = True,
+    job: Job | None = None,
 ) -> Run:
-    """probe() for a pair that is loaded already."""
+    """probe() for a pair that is loaded already. captured: texts to probe instead of prompts, of the pair's target. job: how
+    the workers of a Ray cluster load the pair, if they are to measure."""
     report = progress or NullProgress()
+    probes, notes = applicable(probes, pair)
+    if notes and not probes:
+        raise DriftscopeError(notes[0])
+    longest = pair.drafter.max_steps
+    if longest is not None and depth > longest:
+        notes.append(
+            f"a block of {pair.config.block_size} rows drafts {longest} tokens: depth is {longest}, not {depth}"
+        )
+        depth = longest
+    for note in notes:
+        report.message(note)
     horizon = max(horizon, depth)
     cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
-    sources, skipped = take_captures(
-        pair,
-        prompts=prompts,
-        max_new_tokens=max_new_tokens,
-        horizon=horizon,
-        extra={b for item in probes for b in item.boundaries(pair)},
-        cache=cache,
-        progress=report,
-    )
+    extra = {b for item in probes for b in item.boundaries(pair)}
+    extra |= audited_boundaries(pair, prompts) if audit and captured is None else set()
+    about: dict[str, Any] = {}
+    if captured is not None:
+        check_probes(probes)
+        sources, skipped = captured_sources(captured, pair, horizon=horizon, extra=extra, progress=report)
+        sink = captured_sinks(captured, sink, report)
+        about = {"capture": about_captures(captured, sources)}
+    else:
+        sources, skipped = take_captures(
+            pair,
+            prompts=prompts,
+            max_new_tokens=max_new_tokens,
+            horizon=horizon,
+            extra=extra,
+            cache=cache,
+            progress=report,
+        )
     captures = [source.capture for source in sources]
     sinks = choose_sinks(pair, captures, sink)
     settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
-    run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume)
+    run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
+    if audit and all(record.greedy for record in captures):
+        keep_short_audit(run, pair, captures, report)
     begun = set(run.probes)
     new = [item for item in probes if item.shard not in begun]
     if any(item.name not in DEFAULT for item in new):
         report.message(told(estimate(pair, new, settings, prompts=len(sources), max_new_tokens=max_new_tokens)))
-    run_probes(run, pair, sources, settings, probes, max_new_tokens=max_new_tokens, cache=cache, progress=report)
+    if job is not None:
+        run_on_ray(run, pair, sources, settings, probes, job, max_new_tokens=max_new_tokens, progress=report)
+    else:
+        run_probes(run, pair, sources, settings, probes, max_new_tokens=max_new_tokens, cache=cache, progress=report)
     return run
 
 
@@ -183,8 +345,10 @@ def start_run(
     *,
     out: Path,
     resume: bool,
+    about: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Create the run folder, or open the one to go on with after checking that it is the same measurement."""
+    """Create the run folder, or open the one to go on with after checking that it is the same measurement. about: further
+    settings."""
     target = pair.target
     meta: dict[str, Any] = {
         "checkpoint": {
@@ -210,6 +374,7 @@ def start_run(
             "sinks": list(settings.sinks),
             "seed": settings.seed,
             "dtype": str(target.dtype).removeprefix("torch."),
+            **(about or {}),
         },
         "prompts": [
             {

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import uuid
 import warnings
 import zlib
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from driftscope.errors import DriftscopeError
+from driftscope.untrusted import json_object
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +33,7 @@ _RECORD = "record.safetensors"
 _TARGET = "target.json"
 _TEMPORARY = ".tmp-"
 _KEY = re.compile("[0-9a-f]{16}")
+_ABANDONED_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class CaptureCache:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
+        self._sweep()
 
     def read(self, key: CacheKey, boundaries: Sequence[int] = ()) -> StoredCapture | None:
         """The stored capture with those of `boundaries` that are there, or None."""
@@ -102,7 +106,9 @@ class CaptureCache:
             self._drop(folder)
             return None
         found = {b: self._load(folder / f"boundary_{b}.safetensors") for b in boundaries}
-        return StoredCapture(tensors, {b: loaded["state"] for b, loaded in found.items() if loaded is not None})
+        return StoredCapture(
+            tensors, {b: loaded["state"] for b, loaded in found.items() if loaded and "state" in loaded}
+        )
 
     def write(
         self,
@@ -179,10 +185,10 @@ class CaptureCache:
 
     def _entry(self, folder: Path) -> CacheEntry:
         try:
-            known = json.loads((folder / _TARGET).read_text())
+            known = json_object(folder / _TARGET, DriftscopeError)
             name, dtype = str(known["name"]), str(known["dtype"])
             created = datetime.datetime.fromisoformat(known["created"])
-        except (ValueError, KeyError, TypeError):
+        except (DriftscopeError, ValueError, KeyError, TypeError):
             name, dtype = "unknown", "unknown"
             created = datetime.datetime.fromtimestamp(folder.stat().st_mtime, datetime.UTC)
         files = [path for path in folder.rglob("*") if path.is_file()]
@@ -200,25 +206,42 @@ class CaptureCache:
         from safetensors.torch import save_file
 
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(whole, path, metadata={"crc32": _checksum(whole)})
+        save_file(whole, path, metadata={"crc32": _checksum(whole), "layout": _layout(whole)})
 
     @staticmethod
-    def _load(path: Path) -> dict[str, Tensor] | None:
-        """The tensors of a file, or None when it is absent or unsound."""
+    def tensors(path: Path) -> dict[str, Tensor]:
+        """The tensors of a file. Raises DriftscopeError, with the reason alone, when it is absent or unsound."""
         from safetensors import SafetensorError, safe_open
 
-        if not path.is_file():
-            return None
         try:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                if (file.metadata() or {}).get("crc32") == _checksum(tensors):
+                noted = file.metadata() or {}
+                # Early files have no layout noted.
+                if noted.get("crc32") == _checksum(tensors) and noted.get("layout") in (None, _layout(tensors)):
                     return tensors
                 reason = "its checksum does not fit"
-        except (SafetensorError, OSError, ValueError) as error:
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError) as error:
             reason = str(error)
-        warnings.warn(f"capture cache: {path} is damaged ({reason}); making it anew", stacklevel=4)
-        return None
+        raise DriftscopeError(reason)
+
+    def _load(self, path: Path) -> dict[str, Tensor] | None:
+        """The tensors of a file, or None when it is absent or unsound."""
+        if not path.is_file():
+            return None
+        try:
+            return self.tensors(path)
+        except DriftscopeError as error:
+            warnings.warn(f"capture cache: {path} is damaged ({error}); making it anew", stacklevel=4)
+            return None
+
+    def _sweep(self) -> None:
+        """Remove what killed writers left, but nothing that another process may still be writing."""
+        for folder in self._target_folders():
+            for path in (*folder.glob(f"{_TEMPORARY}*"), *folder.glob(f"*/{_TEMPORARY}*")):
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _drop(self, folder: Path) -> None:
         with self._one_line("write"):
@@ -255,6 +278,12 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         value = zlib.crc32(tensors[name].view(torch.uint8).numpy().data, value)
     return f"{value:08x}"
+
+
+def _layout(tensors: Mapping[str, Tensor]) -> str:
+    """Checksum of what the header says: names, types and shapes."""
+    told = [[name, str(tensors[name].dtype), list(tensors[name].shape)] for name in sorted(tensors)]
+    return f"{zlib.crc32(json.dumps(told).encode()):08x}"
 
 
 def _now() -> str:

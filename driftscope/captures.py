@@ -44,17 +44,19 @@ class Capture:
     prompt_length: int
     """P."""
     final: Float[Tensor, "T H"]
-    """Post-final-norm hidden states, in the target's dtype."""
+    """Post-final-norm hidden states, in the target's dtype; NaN where an engine's capture holds none."""
     boundaries: dict[int, Float[Tensor, "T H"]]
     """The requested ones, in the target's dtype."""
     rms: Float32[Tensor, "boundary T"]
-    """RMS (L2 / sqrt(H)) of every boundary at every position."""
+    """RMS (L2 / sqrt(H)) of every boundary at every position; NaN at boundaries that an engine's capture lacks."""
     near_tie: Bool[Tensor, " T"]
     """True at p in P-1 .. T-2 where the recording forward prefers another token than the text's p + 1."""
     loop: Bool[Tensor, " T"]
     """True at positions of the continuation inside a repetition loop."""
     stopped: bool
     """Whether the text ends with an end-of-text token."""
+    greedy: bool = True
+    """Whether the final states confirm the text as the target's greedy one; without it nothing tells what is accepted."""
 
     @property
     def length(self) -> int:

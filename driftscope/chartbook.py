@@ -27,7 +27,7 @@ class ChartBook:
 
     def norms(self, unit: Unit = "rms") -> Any:
         """Norm of the carried state per step."""
-        return self._dressed(norms.carry(frames.site_norms(self.runs, "size", unit), unit))
+        return self._dressed(norms.carry(frames.carry_norms(self.runs, unit), unit))
 
     def growth(self, depth: int | None = None) -> Any:
         """The same over step 1, and over the same position without drafting."""

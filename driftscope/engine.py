@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def choose_sinks(pair: Pair, captures: Sequence[Capture], sink: str | Sequence[i
         raise DriftscopeError(f"--sink {sink} is not known; use auto, none or positions such as 0,1") from None
 
 
+@dataclass(frozen=True)
+class Work:
+    """One prompt and what the run lacks of it."""
+
+    source: Source
+    probes: tuple[Probe, ...]
+    """Whose shards are missing."""
+    conditions: Mapping[str, Sequence[Condition]]
+    """Shard -> the texts of a probe that asks its own."""
+
+
 def run_probes(
     run: Run,
     pair: Pair,
@@ -102,6 +114,28 @@ def run_probes(
     progress: ProgressReport,
 ) -> None:
     """Measure what the run lacks, prompt by prompt. Probes with the same shard are measured once."""
+    todo, done = lacking(run, pair, sources, settings, probes, max_new_tokens)
+    progress.stage("probing", done + sum(len(work.probes) for work in todo))
+    progress.advance(done)
+    for work in todo:
+        for shard, tables in measured(pair, work, settings, max_new_tokens, cache):
+            prompt_id = work.source.prompt.id
+            run.write_shard(shard, prompt_id, tables)
+            progress.advance(note=f"{prompt_id} {shard}")
+
+
+def lacking(
+    run: Run,
+    pair: Pair,
+    sources: Sequence[Source],
+    settings: Settings,
+    probes: Sequence[Probe],
+    max_new_tokens: int,
+) -> tuple[list[Work], int]:
+    """What is to be measured, prompt by prompt, and how many shards are there already.
+
+    Raises RunError where the run holds rows of a probe that were measured with other options.
+    """
     shards: dict[str, Probe] = {}
     for item in probes:
         shards.setdefault(item.shard, item)
@@ -113,27 +147,30 @@ def run_probes(
             mine = asked.setdefault(item.shard, defaultdict(list))
             for condition in item.conditions(pair, sources, settings, max_new_tokens):
                 mine[condition.id].append(condition)
-    work = [
-        (source, item)
-        for source in sources
-        for item in shards.values()
-        if item.shard not in asked or source.prompt.id in asked[item.shard]
-    ]
-    progress.stage("probing", len(work))
-    subject = None
-    for source, item in work:
+    todo, done = [], 0
+    for source in sources:
         prompt_id = source.prompt.id
-        if not run.done(item.shard, prompt_id):
-            if item.shard in asked:
-                conditions = asked[item.shard][prompt_id]
-                tables = measure_conditions(item, pair, conditions, settings, max_new_tokens, cache)
-            else:
-                # One subject a prompt: its prefix pass and clean chains serve every probe.
-                if subject is None or subject.capture is not source.capture:
-                    subject = Subject(pair, source.capture, settings)
-                tables = item.measure(subject)
-            run.write_shard(item.shard, prompt_id, {**tables, "variants": variant_rows(item, pair)})
-        progress.advance(note=f"{prompt_id} {item.shard}")
+        wanted = [item for item in shards.values() if item.shard not in asked or prompt_id in asked[item.shard]]
+        missing = [item for item in wanted if not run.done(item.shard, prompt_id)]
+        done += len(wanted) - len(missing)
+        if missing:
+            own = {shard: asked[shard][prompt_id] for shard in asked if prompt_id in asked[shard]}
+            todo.append(Work(source, tuple(missing), own))
+    return todo, done
+
+
+def measured(
+    pair: Pair, work: Work, settings: Settings, max_new_tokens: int, cache: CaptureCache
+) -> Iterator[tuple[str, Tables]]:
+    """The shards of one prompt by name, one after another: its prefix pass and clean chains serve every probe."""
+    subject = Subject(pair, work.source.capture, settings)
+    for item in work.probes:
+        if item.shard in work.conditions:
+            conditions = work.conditions[item.shard]
+            tables = measure_conditions(item, pair, conditions, settings, max_new_tokens, cache)
+        else:
+            tables = item.measure(subject)
+        yield item.shard, {**tables, "variants": variant_rows(item, pair)}
 
 
 def measure_conditions(

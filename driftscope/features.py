@@ -32,7 +32,16 @@ def drafter_features(config: DrafterConfig, capture: Capture) -> Float[Tensor, "
 
 
 def drafter_text(config: DrafterConfig, capture: Capture, *, device: torch.device | str, dtype: torch.dtype) -> Text:
-    """The prompt and its continuation on the drafter's device."""
+    """The prompt and its continuation on the drafter's device.
+
+    Raises TargetError for a token that the drafter has no embedding for.
+    """
+    known = config.known_tokens
+    if known is not None and (last := int(capture.token_ids.max())) >= known:
+        raise TargetError(
+            f"prompt {capture.prompt_id}: its text has token {last}, but the drafter embeds {known}: not its target, or"
+            " leave the prompt out (--prompts)"
+        )
     return Text(
         token_ids=capture.token_ids.to(device),
         prompt_length=capture.prompt_length,

@@ -38,7 +38,7 @@ def made_up_text(drafter: Drafter) -> Text:
     generator = torch.Generator().manual_seed(0)
     width = config.target_hidden_size * (config.num_aux if config.feature_source == "aux" else 1)
     features = torch.randn(LENGTH, width, generator=generator)
-    token_ids = torch.randint(0, config.vocab_size, (LENGTH,), generator=generator)
+    token_ids = torch.randint(0, config.known_tokens or config.vocab_size, (LENGTH,), generator=generator)
     return Text(token_ids.to(drafter.device), PROMPT, features.to(drafter.device, drafter.dtype))
 
 

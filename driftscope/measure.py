@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from driftscope.baseline import Baseline, key_regions
+from driftscope.baseline import key_regions
 from driftscope.chain import Text
 from driftscope.drafter.model import Drafter
 from driftscope.drafter.norms import rms
@@ -31,7 +32,8 @@ class StepMeasure:
 
     drafter: Drafter
     text: Text
-    baseline: Baseline
+    baseline: Any
+    """A Baseline; of a block drafter a BlockBaseline."""
     sinks: tuple[int, ...]
     anchors: Int[Tensor, " anchor"]
     heaviest: int = 0
@@ -54,7 +56,8 @@ class StepMeasure:
                 continue
             size = rms(value)
             out[f"rms/{name}"] = size.mean(-1) if size.ndim == 2 else size
-        out.update(self._carry(step, rows, anchors, values["carry"]))
+        if "carry" in values:
+            out.update(self._carry(step, rows, anchors, values["carry"]))
         out.update(self._updates(values, out))
         out.update(self._attention(step, anchors, values))
         out.update(self._logits(step, anchors, values["logits"]))

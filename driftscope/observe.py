@@ -15,9 +15,12 @@ import nnsight
 import torch
 from torch import Tensor
 
-from driftscope.chain import Chain, ChainInputs
+from driftscope.block_baseline import block_bytes
+from driftscope.block_measure import trace_blocks
+from driftscope.chain import ChainInputs
 from driftscope.drafter.site import site
 from driftscope.interventions import Intervention
+from driftscope.memory import chunked
 
 Values = dict[str, Tensor]
 Measure = Callable[[int, slice, Values], dict[str, Tensor]]
@@ -45,12 +48,11 @@ def observe(
 ) -> list[dict[str, Tensor]]:
     """Run the chains and return, for each step, what `measure` made of the sites: quantities [anchor, ...].
 
-    model: nnsight envelope of a Chain. sites: read at every step; first_sites: read at step 1 only and handed to `measure`
-    then. Chunks are over anchors, one trace a chunk, so that attention scores stay within `budget` bytes; results do not
-    depend on the chunks. Raises HookError when a site did not fire exactly once a step.
+    model: nnsight envelope of a Chain or BlockChain. sites: read at every step; first_sites: read at step 1 only and
+    handed to `measure` then. Chunks are over anchors, one trace a chunk, so that attention scores stay within `budget`
+    bytes; results do not depend on the chunks. Raises HookError when a site did not fire exactly once a step.
     """
-    chain: Chain = model._module
-    drafter = chain.drafter
+    drafter: Any = model._module.drafter
     order = [name for name in drafter.step_sites if name in {"state", *sites, *(i.site for i in interventions)}]
     unknown = {*sites, *(i.site for i in interventions)} - set(drafter.step_sites)
     unknown |= set(first_sites) - set(drafter.first_sites)
@@ -63,12 +65,16 @@ def observe(
     for intervention in interventions:
         by_site.setdefault(intervention.site, []).append(intervention)
     first = [name for name in drafter.first_sites if name in first_sites]
-    count = len(inputs.anchors)
-    size = max(1, min(count, budget // max(1, attention_bytes(inputs, drafter.config.num_heads))))
-    chunks = []
-    for start in range(0, count, size):
-        rows = slice(start, min(start + size, count))
-        chunks.append(_trace(model, inputs.part(rows), rows, measure, order, first, by_site))
+    count, heads = len(inputs.anchors), drafter.config.num_heads
+    blocks = drafter.config.layer_form == "dflash"
+    cost = block_bytes(drafter, inputs.prefix[0].keys.shape[1]) if blocks else attention_bytes(inputs, heads)
+    size = max(1, min(count, budget // max(1, cost)))
+    trace = trace_blocks if blocks else _trace
+
+    def run(rows: slice) -> list[dict[str, Tensor]]:
+        return trace(model, inputs.part(rows), rows, measure, order, first, by_site)
+
+    chunks = chunked(count, size, run, "anchors")
     return [
         {name: torch.cat([chunk[step][name] for chunk in chunks]) for name in chunks[0][step]}
         for step in range(inputs.depth)

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from driftscope.chain import Chain
+from driftscope.block_chain import chain_of
 from driftscope.checkpoints import Checkpoint, fit_to_target, open_checkpoint, target_warnings
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter, build_drafter
 from driftscope.errors import TargetError
 from driftscope.hooks import check_hooks
+from driftscope.placement import DeviceMap, resolve_device
 from driftscope.target import Target, load_target
 
 
@@ -30,8 +31,9 @@ class Pair:
     warnings: tuple[str, ...] = ()
 
     @cached_property
-    def chain(self) -> Chain:
-        return Chain(self.drafter)
+    def chain(self) -> Any:
+        """A Chain, or a BlockChain for a block drafter."""
+        return chain_of(self.drafter)
 
     @cached_property
     def drafter_nn(self) -> Any:
@@ -55,12 +57,15 @@ def load_pair(
     overrides: Mapping[str, Any] | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
+    device_map: DeviceMap | None = None,
+    drafter_device: str | torch.device | None = None,
 ) -> Pair:
     """Load a drafter checkpoint and its target, and check that the hooks see what they should.
 
     target: a Hugging Face folder or Hub name, or a Target that is loaded already; None takes the name in the checkpoint's
     config. overrides: switches of DrafterConfig by name. dtype: of target and drafter; `auto` is float32 on a CPU and the
-    target's own on CUDA. Raises CheckpointError or TargetError in one line.
+    target's own on CUDA. device_map: spreads the target over devices, memory and disk, as transformers does. drafter_device:
+    where the drafter runs, beside its target's first layers by default. Raises CheckpointError or TargetError in one line.
     """
 
     def read(target_config: Any = None) -> Checkpoint:
@@ -76,7 +81,9 @@ def load_pair(
     loaded = (
         target
         if isinstance(target, Target)
-        else load_target(target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code)
+        else load_target(
+            target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code, device_map=device_map
+        )
     )
     # The target's config fills what a bare checkpoint leaves open, such as the head size.
     opened = read(loaded.text_config)
@@ -86,7 +93,7 @@ def load_pair(
         opened.weights,
         target_embedding=loaded.embedding_weight,
         target_head=loaded.head_weight,
-        device=loaded.device,
+        device=loaded.device if drafter_device is None else resolve_device(drafter_device, "--drafter-device"),
         dtype=loaded.dtype,
     )
     pair = Pair(opened, config, loaded, drafter, (*opened.warnings, *target_warnings(opened, loaded.name)))

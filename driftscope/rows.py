@@ -24,11 +24,18 @@ def to_numpy(steps: Steps) -> list[dict[str, np.ndarray]]:
     return [{name: value.detach().cpu().numpy() for name, value in step.items()} for step in steps]
 
 
-def with_self_generated(values: np.ndarray, step: int) -> dict[str, np.ndarray]:
-    """[..., bucket] split by bucket name, with drafted + current as `self_generated` (0 at step 1)."""
+def with_self_generated(values: np.ndarray, step: int, masked: bool = False) -> dict[str, np.ndarray]:
+    """[..., bucket] split by bucket name, with `self_generated`: drafted + current, but of the current row of step 1 only
+    where it is a mask (`masked`): elsewhere it is what the round starts from."""
     parts = {name: values[..., i] for i, name in enumerate(BUCKETS)}
-    parts[SELF_GENERATED] = parts["drafted"] + parts["current"] if step > 1 else np.zeros_like(parts["current"])
+    parts[SELF_GENERATED] = parts["drafted"] + parts["current"] * (step > 1 or masked)
     return parts
+
+
+def masked_start(subject: Subject) -> bool:
+    """Whether step 1 is drafted from a mask already, as in a block."""
+    config = subject.pair.config
+    return config.layer_form == "dflash" and not config.sample_from_anchor
 
 
 def joint(matches: np.ndarray) -> np.ndarray:
@@ -41,12 +48,17 @@ def match_matrix(steps: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
     return np.stack([step["drafted"] == step["text"] for step in steps], 1)
 
 
+def _told(subject: Subject, value: Any) -> Any:
+    """`value`, or nothing where the text is not known to be the target's own."""
+    return value if subject.capture.greedy else None
+
+
 def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.DataFrame:
     """The `anchors` table: one row per anchor and step."""
     plain = to_numpy(steps)
     match = match_matrix(plain)
     accepted = joint(match)
-    learned = subject.pair.drafter.learned_sinks
+    learned, masked = subject.pair.drafter.learned_sinks, masked_start(subject)
     frames = []
     for index, step in enumerate(plain):
         k = index + 1
@@ -60,8 +72,8 @@ def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.
             "near_tie": subject.near_tie,
             "drafted": step["drafted"],
             "text": step["text"],
-            "match": match[:, index],
-            "accepted": accepted[:, index],
+            "match": _told(subject, match[:, index]),
+            "accepted": _told(subject, accepted[:, index]),
             "rank": pd.array(np.where(step["rank"] > 0, step["rank"], 0), "Int32"),
             "entropy": step["head_entropy"].mean((1, 2)),
         }
@@ -70,9 +82,9 @@ def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.
             if name not in columns and values.ndim == 1:
                 columns[name] = values
         for kind in ("mass", "excess"):
-            mean = with_self_generated(step[kind].mean((1, 2)), k)
+            mean = with_self_generated(step[kind].mean((1, 2)), k, masked)
             columns |= {f"{kind}/{name}": mean[name] for name in mean if learned or name != "virtual"}
-        keys = with_self_generated(step["keys"], k)
+        keys = with_self_generated(step["keys"], k, masked)
         columns |= {f"keys/{name}": keys[name] for name in keys if learned or name != "virtual"}
         frames.append(pd.DataFrame(columns))
     return pd.concat(frames, ignore_index=True)
@@ -81,7 +93,7 @@ def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.
 def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.DataFrame:
     """The `heads` table: sums over the anchors outside loops, per layer and head."""
     kept = ~subject.looping
-    learned = subject.pair.drafter.learned_sinks
+    learned, masked = subject.pair.drafter.learned_sinks, masked_start(subject)
     frames = []
     for k, step in enumerate(to_numpy(steps), start=1):
         layers, heads = step["head_entropy"].shape[1:]
@@ -96,7 +108,7 @@ def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.Da
             "entropy": step["head_entropy"][kept].sum(0, dtype=np.float64).ravel(),
         }
         for kind in ("mass", "excess"):
-            sums = with_self_generated(step[kind][kept].sum(0, dtype=np.float64), k)
+            sums = with_self_generated(step[kind][kept].sum(0, dtype=np.float64), k, masked)
             columns |= {f"{kind}/{name}": sums[name].ravel() for name in sums if learned or name != "virtual"}
         frames.append(pd.DataFrame(columns))
     return pd.concat(frames, ignore_index=True)
@@ -118,11 +130,11 @@ def step_rows(subject: Subject, variant: str, feed: Feed, steps: Steps, quantiti
             "prompt": subject.capture.prompt_id,
             "step": index + 1,
             "anchors": int(kept.sum()),
-            "matches": int(match[kept, index].sum()),
-            "reached": int(reached[kept, index].sum()),
-            "accepted": int(accepted[kept, index].sum()),
+            "matches": _told(subject, int(match[kept, index].sum())),
+            "reached": _told(subject, int(reached[kept, index].sum())),
+            "accepted": _told(subject, int(accepted[kept, index].sum())),
         }
-        if feed == "drafted":
+        if feed == "drafted" and subject.capture.greedy:
             walk = served_walk(counts, index + 1)
             row |= {
                 "served_rounds": walk.rounds,
@@ -145,8 +157,9 @@ def regions(capture: Capture, sinks: Sequence[int]) -> dict[str, np.ndarray]:
 
 
 def layer_rows(capture: Capture, sinks: Sequence[int]) -> pd.DataFrame:
-    """The `layers` table: RMS of every target boundary, by region."""
+    """The `layers` table: RMS of every target boundary that was recorded, by region."""
     sizes = capture.rms.double().numpy()
+    known = [b for b in range(len(sizes)) if np.isfinite(sizes[b]).all()]
     rows = []
     for region, mask in regions(capture, sinks).items():
         if mask.any():
@@ -160,7 +173,7 @@ def layer_rows(capture: Capture, sinks: Sequence[int]) -> pd.DataFrame:
                     "sum_rms": sizes[b, mask].sum(),
                     "sum_log_rms": logs[b],
                 }
-                for b in range(len(sizes))
+                for b in known
             ]
     return pd.DataFrame(rows)
 

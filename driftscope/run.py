@@ -19,7 +19,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,15 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from driftscope.errors import RunError
+from driftscope.held_table import HeldTable
 from driftscope.schema import SCHEMA_VERSION, RunInfo, table_named
+from driftscope.untrusted import json_object
 
 if TYPE_CHECKING:
     from driftscope.chartbook import ChartBook
 
 _PLAIN_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,99}")
+_OURS = re.compile(r"\.new-[0-9a-f]{32}")
 _ABANDONED_SECONDS = 3600.0
 _KEEPS = "what was measured is kept; fix this and go on with --resume"
 
@@ -47,7 +50,7 @@ class Run:
     def __init__(self, folder: Path, info: RunInfo) -> None:
         self.folder = folder
         self.info = info
-        self._tables: dict[tuple[str, str | None], tuple[tuple[str, ...], pd.DataFrame]] = {}
+        self._tables: dict[tuple[str, str | None], HeldTable] = {}
         self._summaries: dict[int | None, tuple[tuple[str, ...], dict[str, Any]]] = {}
 
     @classmethod
@@ -138,7 +141,7 @@ class Run:
                 return
             with _temporary(shard.parent) as temporary:
                 for name, table in conformed.items():
-                    pq.write_table(table, temporary / f"{name}.parquet", compression="zstd")
+                    pq.write_table(table, temporary / f"{name}.parquet", compression="zstd", write_page_checksum=True)
                 _rename(temporary, shard)
         except (OSError, pa.ArrowException) as error:
             if not shard.exists():
@@ -153,19 +156,20 @@ class Run:
         """Names under which shards are stored."""
         return sorted({shard.parent.name for shard in self._shards(None)})
 
-    def table(self, name: str, probe: str | None = None) -> pd.DataFrame:
+    def table(self, name: str, probe: str | None = None, *, columns: Collection[str] | None = None) -> pd.DataFrame:
         """The rows of every shard (of one probe): declared columns; families such as `rms/{site}` are NaN where a
-        shard lacks them. Strings are categoricals. Raises RunError for an unknown table or an unreadable shard."""
-        declared = table_named(name)
-        files = [shard / f"{name}.parquet" for shard in self._shards(probe)]
-        files = [file for file in files if file.exists()]
-        stamp = tuple(str(file) for file in files)
-        held = self._tables.get((name, probe))
-        if held is None or held[0] != stamp:
-            parts = [declared.empty(), *(self._read(file) for file in files)]
-            frame = declared.frame(pa.concat_tables(parts, promote_options="default").unify_dictionaries())
-            held = self._tables[(name, probe)] = (stamp, frame)
-        return held[1].copy(deep=False)
+        shard lacks them. Strings are categoricals.
+
+        `columns`: read only these, in the order of the whole table; `rms/` stands for its family, and a name that no
+        shard holds is left out. Columns are read once. Raises RunError for an unknown table or an unreadable shard.
+        """
+        files = self._files(name, self._shards(probe))
+        held = self._tables.setdefault((name, probe), HeldTable(table_named(name)))
+        return held.frame(files, columns)
+
+    def prompt_table(self, name: str, probe: str, prompt_id: str) -> pd.DataFrame:
+        """The rows of one prompt, from its own shard. Raises RunError as `table` does."""
+        return HeldTable(table_named(name)).frame(self._files(name, [self._shard(probe, prompt_id)]))
 
     def summary(self, depth: int | None = None) -> dict[str, Any]:
         """The figures that `driftscope probe --json` prints (`driftscope.summary.summarise`); kept until the clean
@@ -193,20 +197,19 @@ class Run:
         found = (self.folder / "shards").glob(f"{pattern}/*")
         return sorted(path for path in found if not path.name.startswith(".") and path.is_dir())
 
-    def _read(self, file: Path) -> pa.Table:
-        try:
-            return pq.read_table(file, partitioning=None)
-        except (OSError, pa.ArrowException) as error:
-            raise RunError(
-                f"cannot read {file}: {_reason(error)}; delete {file.parent} and measure it again with --resume"
-            ) from error
+    def _files(self, name: str, shards: Sequence[Path]) -> list[Path]:
+        files = (shard / f"{name}.parquet" for shard in shards)
+        return [file for file in files if file.exists()]
 
     def _sweep(self) -> None:
         """Remove what killed writers left, but nothing that another process may still be writing."""
-        for path in (self.folder / "shards").glob("*/.new-*"):
+        left = (*self.folder.glob(".new-*"), *self.folder.glob("shards/*/.new-*"))
+        # Runs that were killed while their folder was made.
+        left += tuple(path for path in self.folder.absolute().parent.glob(".new-*") if _OURS.fullmatch(path.name))
+        for path in left:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                    shutil.rmtree(path)
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _facts(self) -> dict[str, Any]:
         info = self.info
@@ -243,24 +246,31 @@ def _info(meta: Mapping[str, Any], where: str) -> RunInfo:
         return RunInfo.model_validate(_plain(meta))
     except ValidationError as error:
         first = error.errors()[0]
-        raise RunError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        place = ".".join(map(str, first["loc"]))
+        told = " ".join(f"{place:.200}: {first['msg']:.200}".split())
+        raise RunError(f"{where}: {told}") from error
 
 
 def _read_info(folder: Path) -> RunInfo:
     path = folder / "run.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_object(path, RunError)
         version = content["schema_version"]
     except FileNotFoundError as error:
         raise RunError(f"no run at {folder}: it has no run.json; start one with driftscope probe -o") from error
     except OSError as error:
         raise RunError(f"cannot read {path}: {_reason(error)}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is not the run.json of a run: {type(error).__name__}: {error}") from error
+    except RunError as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        raise RunError(f"{path} is not the run.json of a run: {reason}") from error
+    except KeyError as error:
+        raise RunError(f"{path} is not the run.json of a run: no {error}") from error
     if version != SCHEMA_VERSION:
         newer = isinstance(version, int) and version > SCHEMA_VERSION
         fix = "upgrade driftscope" if newer else "probe again into another -o"
-        raise RunError(f"run {folder} has schema version {version}, this driftscope reads {SCHEMA_VERSION}: {fix}")
+        raise RunError(
+            f"run {folder} has schema version {version!r:.40}, this driftscope reads {SCHEMA_VERSION}: {fix}"
+        )
     return _info(content, str(path))
 
 

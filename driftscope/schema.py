@@ -7,6 +7,7 @@ from 1, boundary b is the residual stream after b target layers. A null is "not 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -20,7 +21,7 @@ SCHEMA_VERSION = 1
 DISJOINT_BUCKETS = ("sink", "prompt", "committed", "drafted", "current", "virtual")
 """Parts of the keys of a query; their masses sum to 1."""
 BUCKETS = (*DISJOINT_BUCKETS, "self_generated")
-"""`self_generated` is drafted + current from step 2 on, and 0 at step 1."""
+"""`self_generated` is drafted + current from step 2 on, and 0 at step 1; in a block of masks it is there from step 1 on."""
 FEEDS = ("drafted", "text")
 
 STRING = pa.dictionary(pa.int32(), pa.string())
@@ -38,6 +39,8 @@ class Column:
     nullable: bool = False
     values: tuple[str, ...] | None = None
     """The strings that may occur; of a family, what may stand for the placeholder."""
+    whole: bool = False
+    """A run has it in every row or in none: on reading it is plain where it is there, and NaN where it is not."""
 
     @property
     def family(self) -> str | None:
@@ -64,7 +67,14 @@ class Table:
 
     def column(self, name: str) -> Column | None:
         """The declaration of `name`, or None."""
-        return next((column for column in self.columns if column.holds(name)), None)
+        if name not in self._known:
+            self._known[name] = next((column for column in self.columns if column.holds(name)), None)
+        return self._known[name]
+
+    @cached_property
+    def _known(self) -> dict[str, Column | None]:
+        """By name: thousands of files are asked for the same columns."""
+        return {}
 
     def conform(self, frame: pd.DataFrame) -> pa.Table:
         """`frame` with the declared types, declared columns first, the rest in the frame's order.
@@ -72,7 +82,7 @@ class Table:
         Raises RunError for a missing or undeclared column, a value of another type, or a null where none may be.
         """
         fixed = [column for column in self.columns if column.family is None]
-        missing = [c.name for c in fixed if not c.nullable and c.name not in frame]
+        missing = [c.name for c in fixed if (c.whole or not c.nullable) and c.name not in frame]
         if missing:
             raise RunError(f"table {self.name}: column {', '.join(missing)} is missing; see driftscope.schema")
         unknown = [str(name) for name in frame if self.column(str(name)) is None]
@@ -86,10 +96,14 @@ class Table:
 
     def frame(self, table: pa.Table) -> pd.DataFrame:
         """The stored rows as pandas: nullable integers are `Int32`/`Int64`, strings are categoricals."""
-        frame = table.to_pandas(ignore_metadata=True)
+        frame = table.to_pandas(ignore_metadata=True, use_threads=False)
         for name in frame:
             column = self.column(str(name))
-            if column is not None and column.nullable and pa.types.is_integer(column.type):
+            if column is None or not column.nullable:
+                continue
+            if column.whole:
+                frame[name] = frame[name] if frame[name].dtype != object else frame[name].astype("float64")
+            elif pa.types.is_integer(column.type):
                 frame[name] = frame[name].astype(f"Int{column.type.bit_width}")
         if self.key:
             frame = frame.drop_duplicates(list(self.key), ignore_index=True)
@@ -125,6 +139,11 @@ def _optional(name: str, kind: pa.DataType, about: str = "", values: tuple[str, 
     return Column(name, kind, about, nullable=True, values=values)
 
 
+def _verified(name: str, kind: pa.DataType, about: str = "") -> Column:
+    """Null in a run over captures that do not confirm their text as the target's: nothing tells what is accepted."""
+    return Column(name, kind, about, nullable=True, whole=True)
+
+
 _VARIANT = Column("variant", STRING, "condition under which the chains ran")
 _FEED = Column("feed", STRING, "what a step embeds: its own drafted token, or the text's", values=FEEDS)
 _PROMPT = Column("prompt", STRING, "prompt id")
@@ -143,8 +162,8 @@ ANCHORS = Table(
         Column("near_tie", BOOL, "the horizon holds a position where the recording argmax differs from the text"),
         Column("drafted", INT32, "drafted token, target-vocabulary id"),
         Column("text", INT32, "the target's token at that position"),
-        Column("match", BOOL, "drafted == text at this step"),
-        Column("accepted", BOOL, "joint: match at this and all earlier steps"),
+        _verified("match", BOOL, "drafted == text at this step"),
+        _verified("accepted", BOOL, "joint: match at this and all earlier steps"),
         _optional("rank", INT32, "of the text token among the draft logits, 1 = top; null outside their vocabulary"),
         _optional("prob", FLOAT, "drafter's probability of the text token; null as rank is"),
         _optional("top_prob", FLOAT, "drafter's highest probability"),
@@ -184,9 +203,9 @@ STEPS = Table(
         _PROMPT,
         _STEP,
         Column("anchors", INT32, "anchors outside loops"),
-        Column("matches", INT32),
-        Column("reached", INT32, "anchors whose earlier steps were all accepted"),
-        Column("accepted", INT32, "joint"),
+        _verified("matches", INT32),
+        _verified("reached", INT32, "anchors whose earlier steps were all accepted"),
+        _verified("accepted", INT32, "joint"),
         _optional("sum/{quantity}", SUM, "sum over anchors outside loops"),
         _optional("served_rounds", INT32, "rounds of the served walk at K = step, loops kept"),
         _optional("served_accepted", INT64, "accepted tokens of that walk, without bonus tokens"),
@@ -270,7 +289,11 @@ ATTENDED = Table(
         _PROMPT,
         Column("anchor", INT32, "outside loops"),
         _STEP,
-        Column("position", INT32, "row of the key: its feature's position, t+s-1 for the chain's own row of step s"),
+        Column(
+            "position",
+            INT32,
+            "row of the key: its feature's position, t+s-1 for the chain's own row of step s, its token's in a block",
+        ),
         Column("own", BOOL, "a row of the chain itself, not one made from the target's features"),
         Column("bucket", STRING, values=DISJOINT_BUCKETS),
         Column("mass", FLOAT, "attention on that key, mean over layers and heads; only the heaviest keys are kept"),
@@ -335,3 +358,5 @@ class RunInfo(BaseModel):
     settings: dict[str, Any] = {}
     prompts: list[PromptInfo] = []
     findings: list[dict[str, Any]] = []
+    audit: dict[str, Any] | None = None
+    """The short audit (`driftscope.audit.short.ShortAudit.to_dict`), or {"decided", "reason", "warnings"} without it."""

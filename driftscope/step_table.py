@@ -173,8 +173,8 @@ def _growth(step: Step, interval: bool) -> Text:
 def _mass(bucket: str, colour: str, width: int, ascii_only: bool) -> Callable[[Step], Text]:
     def cell(step: Step) -> Text:
         value = figure(step, "mass", bucket)
-        # Before step 2 nothing is self-generated: no mass to show.
-        if value is None or (bucket == "self_generated" and step["step"] == 1):
+        # Before step 2 nothing is self-generated, but for a block of masks: no mass to show.
+        if value is None or (bucket == "self_generated" and step["step"] == 1 and not value):
             return Text("-", "dim")
         text = _number(value, ".2f")
         return text.append(" ").append(bar(value, width, ascii_only), colour) if width else text

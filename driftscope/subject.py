@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from driftscope.baseline import PrefixPass, prefix_pass
+from driftscope.block_measure import BlockMeasure
 from driftscope.captures import Capture
 from driftscope.chain import Feed, Text, chain_inputs
 from driftscope.conditions import Condition
 from driftscope.drafter.attention import Window
+from driftscope.drafter.block import BlockDrafter
 from driftscope.features import drafter_text
 from driftscope.interventions import Intervention
 from driftscope.measure import HEAVIEST, StepMeasure
+from driftscope.memory import with_budget
 from driftscope.observe import Measure, observe
 from driftscope.pair import Pair
 
@@ -64,14 +67,18 @@ class Subject:
     @cached_property
     def passed(self) -> PrefixPass:
         settings = self.settings
-        return prefix_pass(
-            self.pair.drafter,
-            self.text,
-            self.windows,
-            sinks=settings.sinks,
-            horizon=settings.horizon,
-            budget=settings.budget,
-        )
+
+        def run(budget: int) -> PrefixPass:
+            return prefix_pass(
+                self.pair.drafter,
+                self.text,
+                self.windows,
+                sinks=settings.sinks,
+                horizon=settings.horizon,
+                budget=budget,
+            )
+
+        return with_budget(settings.budget, run, "attention scores")
 
     @cached_property
     def anchors(self) -> Tensor:
@@ -106,8 +113,7 @@ class Subject:
         depth = depth or self.settings.depth
         inputs = chain_inputs(self.text, self.passed.prefix, self.windows, anchors=self.anchors, depth=depth, feed=feed)
         if measure is None:
-            heaviest = HEAVIEST if feed == "drafted" else 0
-            measure = StepMeasure(drafter, self.text, self.passed.baseline, self.settings.sinks, self.anchors, heaviest)
+            measure = self.measure(HEAVIEST if feed == "drafted" else 0)
         return observe(
             self.pair.drafter_nn,
             inputs,
@@ -117,6 +123,12 @@ class Subject:
             interventions=interventions,
             budget=self.settings.budget,
         )
+
+    def measure(self, heaviest: int = 0) -> StepMeasure:
+        """What is read off the steps; see StepMeasure."""
+        drafter = self.pair.drafter
+        kind = BlockMeasure if isinstance(drafter, BlockDrafter) else StepMeasure
+        return kind(drafter, self.text, self.passed.baseline, self.settings.sinks, self.anchors, heaviest)
 
     def clean(self, feed: Feed, depth: int | None = None) -> list[dict[str, Tensor]]:
         """The undisturbed chains, run once per feed and depth."""

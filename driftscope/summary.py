@@ -7,14 +7,16 @@ prompts. Only the served walk uses every anchor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.cells import Ints, PromptCells, chain_order, chains, prompt_codes
 from driftscope.errors import RunError
 from driftscope.schema import DISJOINT_BUCKETS, SCHEMA_VERSION
 from driftscope.stats.intervals import Floats
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
 CLEAN = "clean"
 """The probe name and the variant of the chains that ran without any change."""
+FIGURE_COLUMNS = (
+    *("variant", "feed", "prompt", "anchor", "step", "loop", "accepted"),
+    *("rms/carry", "matched_growth", "entropy", "mass/", "excess/"),
+)
+"""Of `anchors`: what `feed_figures` reads."""
 _MASS_FIGURES = ("sink", "prompt", "committed", "drafted", "current", "self_generated", "virtual")
 
 
@@ -38,7 +45,11 @@ class FeedFigures:
     `mass/{bucket}`, `excess/{bucket}`. A quantity that was not measured is absent."""
     anchors: Floats
     reached: Floats
+    """NaN, as `accepted`, where the text is not confirmed as the target's."""
     accepted: Floats
+
+
+_figures: WeakKeyDictionary[Run, dict[tuple[str, int | None], tuple[Any, FeedFigures | None]]] = WeakKeyDictionary()
 
 
 def summarise(run: Run, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
@@ -51,16 +62,15 @@ def summarise(run: Run, depth: int | None = None, *, resamples: int = stats.RESA
     steps: dict[str, list[dict[str, Any]]] = {}
     found: dict[str, Any] = {}
     lengths: dict[str, Any] = {}
-    anchors = _clean(run, "anchors")
-    heads = _clean(run, "heads")
-    if len(anchors) and depth is not None and depth > anchors["step"].max():
-        raise RunError(f"run {run.folder} holds {anchors['step'].max()} steps, {depth} asked: probe again with --depth")
+    held = run.table("anchors", CLEAN, columns=["step"])["step"]
+    if len(held) and depth is not None and depth > held.max():
+        raise RunError(f"run {run.folder} holds {held.max()} steps, {depth} asked: probe again with --depth")
     for feed in ("drafted", "text"):
-        rows = anchors[anchors["feed"] == feed]
-        figures = feed_figures(rows, heads[heads["feed"] == feed], depth)
+        figures = clean_figures(run, feed, depth)
         steps[feed] = [] if figures is None else _steps(figures, resamples)
         if figures is not None and feed == "drafted":
             found = onsets(figures, resamples=resamples)
+            rows = clean_rows(run, feed, ("accepted",))
             lengths = acceptance_lengths(rows, figures.depth, resamples=resamples)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -75,10 +85,18 @@ def summarise(run: Run, depth: int | None = None, *, resamples: int = stats.RESA
     }
 
 
+def unconfirmed(settings: Mapping[str, Any]) -> str | None:
+    """Why a run has no acceptance: its captured texts are not confirmed as the target's greedy ones. None where they are."""
+    capture = settings.get("capture")
+    if not isinstance(capture, Mapping) or capture.get("greedy", True):
+        return None
+    return "the captured texts are not confirmed as the target's greedy ones"
+
+
 def counts(run: Run) -> dict[str, int]:
     """Prompts and anchors of the clean variant, and how many anchors lie in loops or have a near tie in reach."""
-    rows = _clean(run, "anchors")
-    rows = rows[(rows["step"] == 1) & (rows["feed"] == "drafted")]
+    rows = clean_rows(run, "drafted", ("near_tie",))
+    rows = rows[rows["step"] == 1]
     return {
         "prompts": int(rows["prompt"].nunique()),
         "anchors": len(rows),
@@ -87,47 +105,74 @@ def counts(run: Run) -> dict[str, int]:
     }
 
 
+def clean_rows(run: Run, feed: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """The `anchors` rows of the clean variant and a feed: `prompt`, `anchor`, `step`, `loop` and those of `columns` that
+    exist; `rms/` stands for its family."""
+    fixed = ("prompt", "anchor", "step", "loop")
+    table = run.table("anchors", CLEAN, columns=["variant", "feed", *fixed, *columns])
+    kept = (table["variant"] == CLEAN) & (table["feed"] == feed)
+    return table[[name for name in table if name not in ("variant", "feed")]][kept]
+
+
+def clean_figures(run: Run, feed: str, depth: int | None = None) -> FeedFigures | None:
+    """`feed_figures` of the clean variant; kept until its shards change."""
+    anchors = run.table("anchors", CLEAN, columns=FIGURE_COLUMNS)
+    heads = run.table("heads", CLEAN)
+    stamp = len(anchors), len(heads)
+    known = _figures.setdefault(run, {})
+    if (feed, depth) not in known or known[feed, depth][0] != stamp:
+        rows = np.flatnonzero((anchors["variant"] == CLEAN) & (anchors["feed"] == feed))
+        own = heads[(heads["variant"] == CLEAN) & (heads["feed"] == feed)]
+        known[feed, depth] = (stamp, _feed_figures(anchors, rows, own, depth))
+    return known[feed, depth][1]
+
+
 def feed_figures(anchors: pd.DataFrame, heads: pd.DataFrame, depth: int | None = None) -> FeedFigures | None:
     """Per-prompt figures from the `anchors` and `heads` rows of one variant and feed; None without default anchors."""
-    rows = anchors[~anchors["loop"]]
+    return _feed_figures(anchors, np.arange(len(anchors)), heads, depth)
+
+
+def _feed_figures(anchors: pd.DataFrame, rows: Ints, heads: pd.DataFrame, depth: int | None) -> FeedFigures | None:
+    """Of the rows at these places: a copy of all columns would take longer than the sums."""
+    keys = anchors[["prompt", "anchor", "step", "loop"]].iloc[rows]
+    kept = ~keys["loop"].to_numpy(bool)
     if depth is not None:
-        rows = rows[rows["step"] <= depth]
-    if rows.empty:
+        kept &= (keys["step"] <= depth).to_numpy(bool)
+    if not kept.any():
         return None
-    rows = rows.sort_values(["prompt", "anchor", "step"], ignore_index=True)
-    prompts = sorted(rows["prompt"].unique())
-    depth = int(rows["step"].max())
-    cells = pd.MultiIndex.from_product([prompts, range(1, depth + 1)])
+    keys, rows = keys[kept], rows[kept]
+    order, first = chain_order(*_chain_keys(keys))
+    keys, rows = keys.iloc[order], rows[order]
+    cells = PromptCells(keys)
+    start = np.flatnonzero(first)[np.cumsum(first) - 1]
 
-    first_of_chain = rows["step"] == 1
-    quantities = pd.DataFrame({"accepted": rows["accepted"].astype(float)})
-    quantities["reached"] = (rows["accepted"].shift(1, fill_value=True) | first_of_chain).astype(float)
-    if "rms/carry" in rows:
-        quantities["carry_rms"] = rows["rms/carry"]
-        log_rms = _log(rows["rms/carry"])
-        quantities["log_growth"] = log_rms - log_rms.groupby(first_of_chain.cumsum()).transform("first")
-    if "matched_growth" in rows:
-        quantities["log_matched_growth"] = _log(rows["matched_growth"])
-    if "entropy" in rows:
-        quantities["entropy"] = rows["entropy"]
-    for name in rows:
+    def column(name: str) -> Floats:
+        return anchors[name].to_numpy()[rows].astype(np.float64)
+
+    means: dict[str, Floats] = {}
+    if "rms/carry" in anchors:
+        size = column("rms/carry")
+        means["carry_rms"] = cells.mean(size)
+        log_size = _log(size)
+        means["log_growth"] = cells.mean(log_size - log_size[start])
+    if "matched_growth" in anchors:
+        means["log_matched_growth"] = cells.mean(_log(column("matched_growth")))
+    if "entropy" in anchors:
+        means["entropy"] = cells.mean(column("entropy"))
+    for name in anchors:
         if str(name).startswith(("mass/", "excess/")):
-            quantities[name] = rows[name]
-
-    grouped = quantities.astype(np.float64).groupby([rows["prompt"].astype(str), rows["step"]])
-    shape = (len(prompts), depth)
-    means = {str(name): column.to_numpy().reshape(shape) for name, column in grouped.mean().reindex(cells).items()}
-    sums = grouped[["accepted", "reached"]].sum().reindex(cells, fill_value=0.0)
-    size = grouped.size().reindex(cells, fill_value=0)
-    del means["accepted"], means["reached"]
-    means["displacement"] = head_displacement(heads, prompts, depth)
+            means[str(name)] = cells.mean(column(str(name)))
+    accepted = column("accepted")
+    before = np.concatenate([[1.0], accepted[:-1]])
+    told = np.where(cells.count(accepted) > 0, 1.0, np.nan)
+    means["displacement"] = head_displacement(heads, cells.names, len(cells.steps))
     return FeedFigures(
-        prompts=prompts,
-        depth=depth,
+        prompts=cells.names,
+        depth=len(cells.steps),
         means={name: values for name, values in means.items() if np.isfinite(values).any()},
-        anchors=size.to_numpy(np.float64).reshape(shape),
-        reached=sums["reached"].to_numpy().reshape(shape),
-        accepted=sums["accepted"].to_numpy().reshape(shape),
+        anchors=cells.size(),
+        reached=told * cells.sum(np.where(first, 1.0, before)),
+        accepted=told * cells.sum(accepted),
     )
 
 
@@ -197,19 +242,15 @@ def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = st
     standard deviation over rounds; both without bonus token, `served_with_bonus` with it. The served figures are
     absent if the anchors of a prompt are not consecutive.
     """
-    rows = anchors[anchors["step"] <= depth]
-    chains = rows.groupby([rows["prompt"].astype(str), "anchor"], sort=True)
-    length = chains["accepted"].sum()
-    default = length[~chains["loop"].first()].groupby(level=0)
+    found = chains(anchors[anchors["step"] <= depth])
+    parts = [(found.length[part], found.loop[part]) for part in found.by_prompt()]
+    default = [length[~loop] for length, loop in parts if not loop.all()]
     result: dict[str, Any] = {}
-    _put(result, "anchor_mean", stats.ratio_of_sums(default.sum(), default.size(), resamples=resamples))
-
-    walks = []
-    for _, counts_of_prompt in length.groupby(level=0):
-        positions = counts_of_prompt.index.get_level_values("anchor").to_numpy()
-        if (np.diff(positions) != 1).any():
-            return result
-        walks.append(stats.served_walk(counts_of_prompt.to_numpy(), depth))
+    accepted, size = [part.sum() for part in default], [len(part) for part in default]
+    _put(result, "anchor_mean", stats.ratio_of_sums(accepted, size, resamples=resamples))
+    if not found.consecutive:
+        return result
+    walks = [stats.served_walk(length, depth) for length, _ in parts]
     total, rounds = [walk.total for walk in walks], [walk.rounds for walk in walks]
     served = stats.ratio_of_sums(total, rounds, resamples=resamples)
     _put(result, "served", served)
@@ -219,14 +260,13 @@ def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = st
     return result
 
 
-def _clean(run: Run, name: str) -> pd.DataFrame:
-    frame = run.table(name, probe=CLEAN)
-    return frame[frame["variant"] == CLEAN]
+def _chain_keys(rows: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    return prompt_codes(rows["prompt"])[0], rows["anchor"].to_numpy(np.int64), rows["step"].to_numpy(np.int64)
 
 
-def _log(values: pd.Series) -> pd.Series:
+def _log(values: Floats) -> Floats:
     """Natural log; NaN for what is not positive."""
-    return np.log(values.astype(np.float64).where(values > 0))
+    return np.log(values, out=np.full_like(values, np.nan), where=values > 0)
 
 
 def _largest_mean(values: Floats) -> float | None:
@@ -267,7 +307,8 @@ def _steps(figures: FeedFigures, resamples: int) -> list[dict[str, Any]]:
         _put(acceptance, "joint", joint, place)
         acceptance["anchors"] = int(figures.anchors[:, place].sum())
         _put(acceptance, "conditional", conditional, place)
-        acceptance["conditional_denominator"] = int(figures.reached[:, place].sum())
+        if np.isfinite(figures.reached[:, place]).any():
+            acceptance["conditional_denominator"] = int(np.nansum(figures.reached[:, place]))
         step["acceptance"] = acceptance
         result.append(step)
     return result

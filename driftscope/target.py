@@ -17,6 +17,7 @@ from torch.nn import Module, ModuleList
 
 from driftscope.anatomy import check_head, find_layers, first_line, forward, scale_logits
 from driftscope.errors import TargetError
+from driftscope.placement import execution_device, resolve_device, weight_of
 
 _VOLATILE_CONFIG = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache")
 _SAMPLES_PER_TENSOR = 4096
@@ -63,22 +64,22 @@ class Target:
 
     @property
     def embedding_weight(self) -> Float[Tensor, "V H"]:
-        """Input embeddings; a model may scale them after the lookup."""
-        return self.model.get_input_embeddings().weight
+        """Input embeddings; a model may scale them after the lookup. A copy on the CPU where they are offloaded."""
+        return weight_of(self.model.get_input_embeddings())
 
     @property
     def head_weight(self) -> Float[Tensor, "V H"]:
-        """The LM head's weight."""
-        return self.model.get_output_embeddings().weight
+        """The LM head's weight. A copy on the CPU where it is offloaded."""
+        return weight_of(self.model.get_output_embeddings())
 
     def head(self, hidden: Float[Tensor, "... H"]) -> Float[Tensor, "... V"]:
         """Logits of post-final-norm states, scaled and capped as the model does.
 
         The result lies on the LM head's device, in its dtype.
         """
-        weight = self.head_weight
+        head = self.model.get_output_embeddings()
         with torch.no_grad():
-            logits = self.model.get_output_embeddings()(hidden.to(device=weight.device, dtype=weight.dtype))
+            logits = head(hidden.to(device=execution_device(head), dtype=head.weight.dtype))
             return scale_logits(logits, self.logit_scale, self.logit_softcap)
 
     @cached_property
@@ -86,7 +87,16 @@ class Target:
         """The model wrapped by nnsight, for traces."""
         from nnsight import NNsight
 
-        return NNsight(self.model)
+        place = self.device
+
+        class Envelope(NNsight):
+            """Inputs go where the model computes: nnsight asks the first weight, which lies nowhere once offloaded."""
+
+            @property
+            def device(self) -> torch.device:
+                return place
+
+        return Envelope(self.model)
 
     @cached_property
     def paths(self) -> dict[Module, str]:
@@ -120,7 +130,7 @@ def load_target(
     trust_remote_code: bool = False,
     device_map: Any = None,
 ) -> Target:
-    """Load a folder or a hub name as a target.
+    """Load a folder, a hub name or a GGUF file as a target; what is in a GGUF file is dequantised.
 
     `device` "auto" is CUDA where there is one, else the CPU; `dtype` "auto" is float32 on a CPU and the checkpoint's
     own on an accelerator. With `device_map` (as in transformers) `device` is not used. Raises TargetError when there is
@@ -129,23 +139,33 @@ def load_target(
     """
     name = str(name)
     folder = Path(name).expanduser()
-    if folder.exists():
-        name = str(folder)
+    source = name
+    gguf: dict[str, str] = {}
+    if folder.is_file():
+        if folder.suffix != ".gguf":
+            raise TargetError(f"target {name}: a file; expected a Hugging Face model folder or a .gguf file (--target)")
+        source, gguf = str(folder.parent), {"gguf_file": folder.name}
+    elif folder.exists():
+        name = source = str(folder)
         if not (folder / "config.json").is_file():
             raise TargetError(f"target {name}: no config.json in it; expected a Hugging Face model folder (--target)")
     elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise TargetError(f"target {name}: no such folder (--target)")
-    place = _resolve_device(device)
-    common = {"revision": revision, "trust_remote_code": trust_remote_code}
+    place = resolve_device(device)
+    common = {"revision": revision, "trust_remote_code": trust_remote_code, **gguf}
     if dtype == "auto" and device_map is None and place.type == "cpu":
         dtype = torch.float32
-    config, tokenizer = _load_config_and_tokenizer(name, common)
+    config, tokenizer = _load_config_and_tokenizer(source, common, name)
     auto = _auto_class(config)
     if auto is None:
         raise TargetError(f"target {name}: {config.model_type} is not a causal language model (--target)")
     options = {**common, "config": config, "dtype": dtype, "device_map": device_map, "output_loading_info": True}
+    if gguf:
+        from transformers import GgufConfig
+
+        options["quantization_config"] = GgufConfig(dequantize=True)
     try:
-        model, info = auto.from_pretrained(name, **options)
+        model, info = auto.from_pretrained(source, **options)
         if device_map is None:
             model = model.to(place)
     except Exception as error:
@@ -170,16 +190,16 @@ def _auto_class(config: Any) -> Any:
     return None
 
 
-def _load_config_and_tokenizer(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def _load_config_and_tokenizer(source: str, options: dict[str, Any], name: str | None = None) -> tuple[Any, Any]:
     """The config first: where the Hub cannot be reached, the first request takes its time to fail."""
     from transformers import AutoConfig, AutoTokenizer
 
     # transformers raises nearly everything here, from OSError to KeyError.
-    what = "config"
+    what, name = "config", name or source
     try:
-        config = AutoConfig.from_pretrained(name, **options)
+        config = AutoConfig.from_pretrained(source, **options)
         what = "tokenizer"
-        return config, AutoTokenizer.from_pretrained(name, **options)
+        return config, AutoTokenizer.from_pretrained(source, **options)
     except Exception as error:
         if "trust_remote_code" in str(error):
             raise TargetError(
@@ -212,7 +232,7 @@ def wrap_target(model: Any, tokenizer: Any, *, name: str) -> Target:
         num_layers=len(layers),
         hidden_size=embedding.shape[1],
         vocab_size=model.get_output_embeddings().weight.shape[0],
-        device=embedding.device,
+        device=execution_device(model.get_input_embeddings()),
         dtype=model.dtype,
         eos_ids=_eos_ids(model, tokenizer),
         logit_scale=scale,
@@ -226,19 +246,6 @@ def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
         value = getattr(holder, "eos_token_id", None)
         found.update([value] if isinstance(value, int) else value or [])
     return frozenset(found)
-
-
-def _resolve_device(device: str | torch.device) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-    except RuntimeError as error:
-        raise TargetError(f"no such device: {device}; expected auto, cpu, cuda or cuda:N (--device)") from error
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        seen = torch.cuda.device_count()
-        raise TargetError(f"device {device} asked for, but torch sees {seen} CUDA devices (--device)")
-    return place
 
 
 def _fingerprint(model: Any) -> str:

@@ -13,10 +13,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from driftscope.audit.told import audit_note, audit_warnings
 from driftscope.findings.causes import causes_of
 from driftscope.findings.view import render_findings
 from driftscope.naming import short_name
 from driftscope.step_table import step_table
+from driftscope.summary import unconfirmed
 from driftscope.verdict import Reading, Verdict, bounds, figure, verdict
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ _SHOWN_SWITCHES = (
     "head",
     "draft_vocab_size",
     "vocab_map",
+    "block_size",
+    "mask_token_id",
 )
 _COMPARED = "no drafting"
 _PIPED_WIDTH = 120
@@ -74,6 +78,7 @@ def render_run(
         counts=summary.counts(run),
         feed=feed,
         assessment=assessment or assess(run, depth=depth),
+        audit=run.info.audit,
     )
 
 
@@ -85,18 +90,20 @@ def render(
     counts: Mapping[str, int] | None = None,
     feed: str = "drafted",
     assessment: Assessment | None = None,
+    audit: Mapping[str, Any] | None = None,
 ) -> None:
     """Print the verdict, the table of steps, acceptance lengths, findings, notes and switches of a summary.
 
     `checkpoint` is that of `run.json`, with origins and warnings, which the summary has not; `counts` are those of
-    `driftscope.summary.counts`. `feed` chooses the table; verdict and onsets are always of the drafted feed, the onsets
-    at the thresholds of `assessment`.
+    `driftscope.summary.counts`, `audit` the short audit in `run.json`. `feed` chooses the table; verdict and onsets are
+    always of the drafted feed, the onsets at the thresholds of `assessment`.
     """
     checkpoint = checkpoint or summary["checkpoint"]
     causes = None
     if assessment is not None:
         summary = {**summary, "onset": assessment.onsets}
         causes = causes_of(assessment, summary["checkpoint"]["switches"].get("carry") == "post")
+    print_warnings(audit_warnings(audit), console)
     console.print(_verdict_panel(verdict(summary, causes), _title(summary)))
     steps = summary["steps" if feed == "drafted" else "text_fed_steps"]
     if steps:
@@ -111,6 +118,7 @@ def render(
     if assessment is not None:
         render_findings(assessment, console)
     notes = _notes(summary, counts, {finding.code for finding in assessment.findings} if assessment else set())
+    notes += [line] if (line := audit_note(audit)) else []
     if notes:
         console.print()
         console.print(_bullets([(Text("note", "bold"), Text(note)) for note in notes]))
@@ -130,7 +138,7 @@ def switches_table(switches: Mapping[str, Any], origins: Mapping[str, Any], *, e
     def detail(name: str) -> str:
         return str(known.get(name, {}).get("detail", ""))
 
-    chosen = [name for name in _SHOWN_SWITCHES if name in switches]
+    chosen = [name for name in _SHOWN_SWITCHES if name in switches and _applies(name, switches)]
     plain = [name for name in switches if name not in chosen and source(name) == "default" and not detail(name)]
     others = [name for name in switches if name not in chosen and name not in plain]
     chosen += [name for name in others if every or source(name) == "user" or not chosen]
@@ -156,6 +164,11 @@ def switches_table(switches: Mapping[str, Any], origins: Mapping[str, Any], *, e
     sources = Counter(source(name) or "unknown" for name in rest)
     listed = ", ".join(f"{count} from {where}" for where, count in sources.most_common())
     return Group(table, Text(f"{len(rest)} more ({listed}): driftscope inspect shows all", "dim"))
+
+
+def _applies(name: str, switches: Mapping[str, Any]) -> bool:
+    """Whether a switch says anything of this drafter: those of drafting at once are None elsewhere."""
+    return name not in ("block_size", "mask_token_id") or switches[name] is not None
 
 
 def print_warnings(warnings: Sequence[str], console: Console) -> None:
@@ -210,21 +223,26 @@ def _caption(summary: Mapping[str, Any], feed: str, counts: Mapping[str, int] | 
     steps = summary["steps" if feed == "drafted" else "text_fed_steps"]
     anchors = steps[0].get("acceptance", {}).get("anchors")
     fed = "each step embeds its own drafted token, as in serving" if feed == "drafted" else "each step embeds the text"
+    if summary["checkpoint"].get("switches", {}).get("carry") == "none":
+        fed = "later steps embed the mask token"
     parts = [f"{counts['prompts']} prompts" if counts else "", f"{anchors:,} anchors" if anchors else "", fed]
     return Text("\n" + "; ".join(part for part in parts if part), "dim")
 
 
 def _legend(steps: Sequence[Mapping[str, Any]], left_out: Sequence[str], onset: bool, ascii_only: bool) -> Text:
     words = [
-        "growth: RMS of the carried state over step 1's, 95% interval over prompts",
-        "matched: over the same position without drafting",
         "self: rows of the chain itself; excess: their attention beyond no drafting",
         "displaced: share of attention that moved",
         "joint: steps 1 to k accepted",
         "cond.: step k accepted where all before were",
     ]
+    if any(figure(step, "growth") is not None for step in steps):
+        words[:0] = [
+            "growth: RMS of the carried state over step 1's, 95% interval over prompts",
+            "matched: over the same position without drafting",
+        ]
     if any(figure(step, "entropy") is not None for step in steps) and "entropy" not in left_out:
-        words.insert(4, "entropy: of attention, nats")
+        words.insert(len(words) - 2, "entropy: of attention, nats")
     if onset:
         words.append(f"{'^v' if ascii_only else '▲▼'}: onset")
     text = "; ".join(words) + "."
@@ -254,13 +272,16 @@ def _lengths(summary: Mapping[str, Any]) -> Group:
     row("with bonus token", "served_with_bonus", "the same and the target's own token: what vLLM logs")
     row("anchor mean", "anchor_mean", "over every position outside loops: compares drafters, not an engine's figure")
     if figure(lengths, "served") is None:
-        grid.add_row("  served", "-", Text("not measured: the anchors of a prompt are not consecutive", "dim"))
+        why = unconfirmed(summary["settings"]) or "the anchors of a prompt are not consecutive"
+        grid.add_row("  served", "-", Text(f"not measured: {why}", "dim"))
     return Group(Text(f"\nAcceptance length at {depth} drafted tokens", "bold"), grid)
 
 
 def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None, codes: Container[str]) -> list[str]:
     """What is worth knowing and not among the findings, whose codes are given."""
     notes = []
+    if (why := unconfirmed(summary["settings"])) is not None:
+        notes.append(f"acceptance was not measured: {why}")
     if counts and counts.get("loop") and "DS301" not in codes:
         share = counts["loop"] / counts["anchors"]
         notes.append(
@@ -285,6 +306,8 @@ def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None, codes: 
         notes.append("the target has no sink position: nothing counts as sink")
     elif sinks and list(sinks) != [0]:
         notes.append(f"sink positions: {', '.join(map(str, sinks))}")
+    elif (summary["settings"].get("capture") or {}).get("sinks") == "assumed":
+        notes.append("sink position: 0, which is assumed, as the target's attention was not captured (--sink)")
     return notes
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from driftscope.drafter.block import BlockDrafter
 from driftscope.rows import to_numpy
 from driftscope.subject import Subject
 
@@ -44,6 +45,7 @@ def attended_rows(subject: Subject, variant: str, steps: Steps) -> pd.DataFrame:
     """The `attended` table of anchors outside loops: one row per anchor, step and heavy key, heaviest first."""
     kept = ~subject.looping
     anchors = subject.anchors.cpu().numpy()[kept]
+    drafter = subject.pair.drafter
     frames = []
     for k, step in enumerate(to_numpy(steps), start=1):
         mass, place, own = (step[name][kept] for name in ("heavy_mass", "heavy_position", "heavy_own"))
@@ -60,7 +62,13 @@ def attended_rows(subject: Subject, variant: str, steps: Steps) -> pd.DataFrame:
                     "position": position,
                     "own": is_own,
                     "bucket": key_buckets(
-                        position, is_own, anchor, k, subject.settings.sinks, subject.capture.prompt_length
+                        position,
+                        is_own,
+                        anchor,
+                        k,
+                        subject.settings.sinks,
+                        subject.capture.prompt_length,
+                        block_row=drafter.row_of(k) if isinstance(drafter, BlockDrafter) else None,
                     ),
                     "mass": mass[held],
                 }
@@ -70,11 +78,20 @@ def attended_rows(subject: Subject, variant: str, steps: Steps) -> pd.DataFrame:
 
 
 def key_buckets(
-    position: np.ndarray, own: np.ndarray, anchor: np.ndarray, step: int, sinks: Sequence[int], prompt_length: int
+    position: np.ndarray,
+    own: np.ndarray,
+    anchor: np.ndarray,
+    step: int,
+    sinks: Sequence[int],
+    prompt_length: int,
+    block_row: int | None = None,
 ) -> np.ndarray:
-    """The bucket of each key of step `step`, as in `driftscope.measure.bucket_masses`."""
-    current = own & (position == anchor + step - 1)
-    drafted = own & (position > anchor)
+    """The bucket of each key of step `step`, as in `driftscope.measure.bucket_masses`; of the row `block_row` of a block,
+    as in `driftscope.block_measure.block_masses`."""
+    # The first row of a chain stands at the anchor, that of a block behind it.
+    first, row = (0, step - 1) if block_row is None else (1, block_row)
+    current = own & (position == anchor + first + row)
+    drafted = own & (position > anchor + first)
     committed = own | (position >= prompt_length - 1)
     names = ["sink", "current", "drafted", "committed"]
     return np.select([np.isin(position, list(sinks)), current, drafted, committed], names, "prompt")

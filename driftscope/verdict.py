@@ -68,10 +68,13 @@ def verdict(summary: Mapping[str, Any], causes: Causes | None = None) -> Verdict
 
 def _verdict(summary: Mapping[str, Any]) -> Verdict:
     steps = summary["steps"]
+    switches = summary["checkpoint"].get("switches", {})
+    if steps and switches.get("carry") == "none":
+        return Verdict("unknown", _at_once(steps), ())
     if len(steps) < 2:
         text = "No verdict: only step 1 was measured, and drift takes at least two steps." if steps else ""
         return Verdict("unknown", text or "No verdict: nothing was measured yet.", ())
-    post = summary["checkpoint"].get("switches", {}).get("carry") == "post"
+    post = switches.get("carry") == "post"
     onsets = {key: summary["onset"].get(key) for key in ONSETS}
     readings = tuple(Reading(key, onset, _sentence(key, onset, steps, post)) for key, onset in onsets.items())
     if summary["target"].get("sinks") == []:
@@ -83,6 +86,15 @@ def _verdict(summary: Mapping[str, Any]) -> Verdict:
         return Verdict("none", _no_drift(readings, steps, post), readings)
     why = _few_prompts(steps) or "no quantity of drift could be measured"
     return Verdict("unknown", f"No verdict: {why}.", readings)
+
+
+def _at_once(steps: Sequence[Mapping[str, Any]]) -> str:
+    """For a drafter that carries nothing: what takes the verdict's place."""
+    text = "Nothing is carried from step to step, so no drift to find: all steps are drafted at once."
+    first, last = (figure(steps[place], "acceptance", "conditional") for place in (0, -1))
+    if first is None or last is None or len(steps) < 2:
+        return text
+    return f"{text} Conditional acceptance {first:.2f} at step 1, {last:.2f} at step {steps[-1]['step']}."
 
 
 def figure(step: Mapping[str, Any], *path: str) -> float | None:

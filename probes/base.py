@@ -60,6 +60,18 @@ class ConditionProbe(Probe, Protocol):
         """The texts, for a run of so many prompts."""
 
 
+def applicable(probes: Sequence[Probe], pair: Pair) -> tuple[list[Probe], list[str]]:
+    """The probes that say something of this drafter, and a note for each that does not.
+
+    A probe whose `needs_carry` is true is about the state that a step hands to the next; some drafters hand on none.
+    """
+    left = [] if pair.config.carries else [item for item in probes if getattr(item, "needs_carry", False)]
+    notes = [
+        f"probe {item.name} is left out: this drafter drafts all steps at once and carries no state" for item in left
+    ]
+    return [item for item in probes if item not in left], notes
+
+
 @dataclass(frozen=True)
 class Variant:
     """One condition: `config` variants recompute prefix and baseline, an `intervention` touches chain rows only."""

@@ -44,7 +44,9 @@ class CleanProbe:
         anchors, heads, steps = [], [], []
         for feed in ("drafted", "text"):
             if feed == "text":
-                chains = subject.chains("text", measure=with_sampling(subject, self.temperature))
+                # Without final states that confirm the text the target's distribution is not known.
+                measure = with_sampling(subject, self.temperature) if subject.capture.greedy else None
+                chains = subject.chains("text", measure=measure)
             else:
                 chains = subject.clean("drafted")
                 tokens = token_rows.token_rows(subject, chains)

@@ -17,7 +17,8 @@ class Compare:
     """Callable for observe() that reads no more than `logits` and, for a comparison, `carry`.
 
     reference: what the undisturbed chains of the same rows returned with `keep`; then every step also has `kl`, KL(clean ||
-    this) in nats over the draft vocabulary, `flip`, 1 where the top token differs, and `cos_clean`, the cosine of the carries.
+    this) in nats over the draft vocabulary, `flip`, 1 where the top token differs, and, where a state is carried, `cos_clean`,
+    the cosine of the carries.
     """
 
     drafter: Drafter
@@ -36,11 +37,14 @@ class Compare:
             return out
         log_probs = logits.float().log_softmax(-1)
         if self.reference is None:
-            return {**out, "log_probs": log_probs, "carry": values["carry"].clone()}
+            return {**out, "log_probs": log_probs, **{n: values[n].clone() for n in ("carry",) if n in values}}
         clean = {name: value[rows] for name, value in self.reference[step - 1].items()}
-        return {
+        compared = {
             **out,
             "kl": (clean["log_probs"].exp() * (clean["log_probs"] - log_probs)).sum(-1),
             "flip": (clean["drafted"] != out["drafted"]).float(),
-            "cos_clean": torch.cosine_similarity(clean["carry"].float(), values["carry"].float(), dim=-1),
         }
+        if "carry" in values:
+            cosine = torch.cosine_similarity(clean["carry"].float(), values["carry"].float(), dim=-1)
+            compared["cos_clean"] = cosine
+        return compared

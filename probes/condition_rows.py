@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from driftscope.subject import Subject
 
 GROWTH = "log_growth"
-"""`sum/log_growth` in the `steps` table: log(RMS carry_k / RMS carry_1), summed over anchors."""
+"""`sum/log_growth` in the `steps` table: log(RMS carry_k / RMS carry_1), summed over anchors; absent where nothing is
+carried."""
 
 
 def condition_rows(subject: Subject, variant: str) -> dict[str, pd.DataFrame]:
@@ -18,9 +19,11 @@ def condition_rows(subject: Subject, variant: str) -> dict[str, pd.DataFrame]:
     from driftscope.rows import head_rows, step_rows
 
     chains = subject.clean("drafted")
-    first = chains[0]["rms/carry"].double().log()
-    grown = [{**step, GROWTH: step["rms/carry"].double().log() - first} for step in chains]
+    carries = subject.pair.config.carries
+    if carries:
+        first = chains[0]["rms/carry"].double().log()
+        chains = [{**step, GROWTH: step["rms/carry"].double().log() - first} for step in chains]
     return {
-        "steps": step_rows(subject, variant, "drafted", grown, (GROWTH,)),
+        "steps": step_rows(subject, variant, "drafted", chains, (GROWTH,) if carries else ()),
         "heads": head_rows(subject, variant, "drafted", chains),
     }

@@ -42,7 +42,10 @@ class DepthProbe:
         from driftscope import rows
 
         horizon = subject.settings.horizon
-        steps = self.steps or horizon
+        longest = subject.pair.drafter.max_steps
+        steps = self.steps or min(horizon, longest or horizon)
+        if longest is not None and steps > longest:
+            raise DriftscopeError(f"probe depth asks for {steps} steps, a block of this drafter has {longest}")
         if not 1 <= steps <= horizon:
             raise DriftscopeError(f"probe depth asks for {steps} steps, anchors have {horizon} ahead: raise --horizon")
         tables: dict[str, list[pd.DataFrame]] = {"anchors": [], "heads": [], "steps": []}

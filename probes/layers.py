@@ -42,6 +42,7 @@ class LayersProbe:
     name: str = "layers"
     question: str = "Is a step a deeper layer at the same row, or the next position's features?"
     shard: str = "layers"
+    needs_carry = True
     count: int = 8
 
     def __post_init__(self) -> None:

@@ -41,8 +41,8 @@ class LengthProbe:
 
     lengths: tuple[int, ...] = (512, 1024, 2048)
     """In tokens, continuation included, ascending."""
-    texts: int = 4
-    anchors: int = 32
+    texts: int = 12
+    anchors: int = 16
     """The first so many of each text."""
     window: int | None = None
     """Rows that a window holds; None is the shortest length, so that no query sees more rows than there."""

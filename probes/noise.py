@@ -84,6 +84,8 @@ class NoiseProbe:
 
         from driftscope.probes.stacked import first_anchors
 
+        if "carry" in self.sites and not subject.pair.config.carries:
+            raise DriftscopeError("noise.sites=carry: this drafter drafts all steps at once and carries no state")
         narrow = first_anchors(subject, self.anchors)
         noise = stacked_noise(narrow, self.seeds)
         frames = [*self._feed(narrow, "drafted", noise), *self._feed(narrow, "text", noise)]
@@ -98,7 +100,8 @@ class NoiseProbe:
 
         compared = feed == "text"
         anchors = stacked_anchors(subject, self.seeds)
-        sites = ("carry", "logits") if compared else ("logits",)
+        carries = subject.pair.config.carries
+        sites = ("carry", "logits") if compared and carries else ("logits",)
         measure = Compare(subject.pair.drafter, subject.text, anchors, keep=compared)
         # As many copies as the noisy chains have: the same shapes round the same way.
         clean = stacked_chains(subject, feed, self.seeds, measure, sites=sites)
@@ -113,7 +116,7 @@ class NoiseProbe:
                 noisy = stacked_chains(subject, feed, self.seeds, measure, sites=sites, interventions=[added])
                 for seed in range(self.seeds):
                     part = copy_of(noisy, self.seeds, seed)
-                    quantities = TEXT_QUANTITIES if compared else ()
+                    quantities = tuple(n for n in TEXT_QUANTITIES if n in part[0]) if compared else ()
                     yield step_rows(subject, self.variant(site, alpha, seed), feed, part, quantities)
 
     def cost(self, depth: int) -> float:

@@ -37,6 +37,7 @@ class PinProbe:
     name: str = "pin"
     question: str = "How much of the drift does the magnitude of the carried state cause?"
     shard: str = "pin"
+    needs_carry = True
 
     def boundaries(self, pair: Pair) -> tuple[int, ...]:
         return ()

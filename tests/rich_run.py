@@ -22,8 +22,10 @@ SITES = {"state": 1.0, "embed": 0.1, "layers.0.q": 0.7, "layers.0.mlp_update": 0
 """Size at step 1; all but `embed` and `final_norm` grow as the carry does."""
 
 
-def write_rich_run(folder: Path, fake: Fake | None = None, name: str = "pre", carry: str = "pre") -> Run:
-    """A run of the drafter `drafters/{name}` with a clean shard for every prompt."""
+def write_rich_run(
+    folder: Path, fake: Fake | None = None, name: str = "pre", carry: str = "pre", *, read_along: bool = False
+) -> Run:
+    """A run of the drafter `drafters/{name}` with a clean shard for every prompt; `read_along` adds the text and heavy keys."""
     fake = fake or Fake(heads=6)
     fields = meta(fake)
     fields["checkpoint"]["path"] = f"drafters/{name}"
@@ -40,6 +42,8 @@ def write_rich_run(folder: Path, fake: Fake | None = None, name: str = "pre", ca
         shard["anchors"] = _with_sites(shard["anchors"], fake, number)
         shard["layers"] = _layers(prompt, number)
         shard["aux"] = _aux(prompt, number)
+        if read_along:
+            shard |= _read_along(shard["anchors"])
         run.write_shard("clean", prompt, shard)
     return run
 
@@ -66,6 +70,24 @@ def _with_sites(rows: pd.DataFrame, fake: Fake, number: int) -> pd.DataFrame:
     columns |= {f"keys/{name}": count for name, count in keys.items()}
     columns["update_ratio/layers.0.mlp"] = 0.6 / step
     return rows.drop(columns=[name for name in columns if name in rows]).assign(**columns)
+
+
+def _read_along(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Every token is the same word; each step looks at four keys, the first of them most."""
+    rows = rows[(rows["feed"] == "drafted") & ~rows["loop"]]
+    prompt, last = rows["prompt"].iloc[0], int(rows["anchor"].max()) + 24
+    ids = sorted({*rows["drafted"].tolist(), *rows["text"].tolist()})
+    text = pd.array([*range(last), *([pd.NA] * len(ids))], dtype="Int32")
+    tokens = {"prompt": prompt, "position": text, "id": [*([ids[0]] * last), *ids], "piece": " word"}
+    keys = rows.loc[rows.index.repeat(4), ["variant", "prompt", "anchor", "step"]].reset_index(drop=True)
+    place = np.tile(np.arange(4), len(rows))
+    fixed = {
+        "position": place,
+        "own": False,
+        "bucket": np.where(place == 0, "sink", "prompt"),
+        "mass": 0.4 / (1 + place),
+    }
+    return {"tokens": pd.DataFrame(tokens), "attended": keys.assign(**fixed)}
 
 
 def _layers(prompt: str, number: int) -> pd.DataFrame:

@@ -59,6 +59,7 @@ def run(drafter, text, windows, passed, feed, *, budget=1 << 28, keep=None, inte
     )
 
 
+@pytest.mark.supports("run", lambda variant: {"pre-norm": "EAGLE-3", "eagle3.1": "EAGLE 3.1"}.get(variant))
 @pytest.mark.parametrize("feed", ["drafted", "text"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_chain_equals_the_sequential_loop_site_by_site(variant, feed):

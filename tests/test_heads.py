@@ -20,6 +20,7 @@ from driftscope.hooks import check_hooks
 from tests import heads
 from tests.heads import HEADS, HIDDEN
 from tests.sequential import Run, Sites, chained, compare, made_text, measured, watch
+from tests.support import of_head
 
 # transformers' package -> prefix of its classes
 CLASSES = {
@@ -29,6 +30,7 @@ CLASSES = {
 }  # fmt: skip
 
 
+@pytest.mark.supports("equal to", lambda name: (of_head(name), "MtpModel of transformers"))
 @pytest.mark.parametrize("name", ["DeepSeek-V3", "GLM-4.5"])
 def test_steps_equal_those_of_transformers_mtp_model(name: str):
     head = HEADS[name]
@@ -122,6 +124,7 @@ def layer_loop(name: str, config: Any, tensors: dict[str, Tensor]) -> Run:
     return run
 
 
+@pytest.mark.supports("equal to", lambda name: (of_head(name), "the model's own layer"))
 @pytest.mark.parametrize("name", HEADS)
 def test_steps_equal_a_loop_over_the_models_own_layer(name: str):
     config = HEADS[name].config()
@@ -133,6 +136,7 @@ def test_steps_equal_a_loop_over_the_models_own_layer(name: str):
     assert compared >= set(drafter.step_sites) - hidden
 
 
+@pytest.mark.supports("run", of_head)
 @pytest.mark.parametrize("name", HEADS)
 def test_every_site_of_a_head_fires_once_a_step_and_matters(name: str):
     config = HEADS[name].config()

@@ -22,6 +22,7 @@ from driftscope.hooks import check_hooks
 from driftscope.measure import BUCKETS
 from tests import heads
 from tests.sequential import Run, Sites, chained, compare, made_text, measured
+from tests.support import of_layer
 
 HIDDEN, VOCAB = 24, 50
 BASE = DrafterConfig(
@@ -149,6 +150,7 @@ def built(changes: dict[str, Any]) -> tuple[DrafterConfig, dict[str, Tensor], An
     return config, tensors, heads.drafter(config, tensors)
 
 
+@pytest.mark.supports("equal to", lambda name: of_layer(name) and (of_layer(name), "attention of transformers"))
 @pytest.mark.parametrize("name", CASES)
 def test_steps_equal_a_loop_over_transformers_attention(name: str):
     config, tensors, drafter = built(CASES[name])
@@ -157,6 +159,7 @@ def test_steps_equal_a_loop_over_transformers_attention(name: str):
     assert rest == ({"layers.0.q", "layers.0.k", "layers.0.v"} if config.learned_sinks else set())
 
 
+@pytest.mark.supports("run", of_layer)
 @pytest.mark.parametrize("name", CASES)
 def test_hooks_see_every_site(name: str):
     _, _, drafter = built(CASES[name])

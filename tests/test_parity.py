@@ -20,6 +20,7 @@ from driftscope.checkpoints import open_checkpoint
 from driftscope.drafter import build_drafter
 from driftscope.drafter.attention import Window
 from driftscope.observe import observe
+from tests.support import of_golden
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.safetensors"))
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
@@ -45,6 +46,8 @@ class Golden:
         return cls(metadata["config"], metadata["overrides"], metadata["steps"], stored, tensors)
 
 
+@pytest.mark.supports("equal to", of_golden)
+@pytest.mark.supports("run", lambda path: of_golden(path) and of_golden(path)[0])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_carry_and_logits_equal_the_peers_at_every_anchor_and_step(path: Path, tmp_path: Path):
     golden = Golden.load(path)

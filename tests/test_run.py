@@ -321,3 +321,29 @@ def test_reprs_name_the_run_and_escape(run: Run) -> None:
 def test_nothing_here_imports_torch() -> None:
     code = "import sys, driftscope.run, driftscope.summary, driftscope.stats; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=False).returncode == 0
+
+
+def test_columns_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+    fake = Fake(prompts=2, anchors=3, depth=2)
+    run = Run.create(tmp_path / "a", **meta(fake))
+    for number, name in enumerate(prompt_ids(fake)):
+        run.write_shard("clean", name, tables(fake, number))
+    whole = Run.open(tmp_path / "a").table("anchors")
+    some = run.table("anchors", columns=["step", "mass/", "not there"])
+    assert list(some) == ["step", *(name for name in whole if str(name).startswith("mass/"))]
+    pd.testing.assert_frame_equal(some, whole[list(some)])
+    pd.testing.assert_frame_equal(run.table("anchors"), whole)
+    pd.testing.assert_frame_equal(run.table("anchors", columns=["rank"]), whole[["rank"]])
+
+
+def test_one_prompt_is_read_from_its_own_shard(tmp_path: Path) -> None:
+    fake = Fake(prompts=2, anchors=3, depth=2)
+    run = Run.create(tmp_path / "a", **meta(fake))
+    for number, name in enumerate(prompt_ids(fake)):
+        run.write_shard("clean", name, tables(fake, number))
+    name = prompt_ids(fake)[1]
+    whole = run.table("anchors")
+    mine = run.prompt_table("anchors", "clean", name)
+    assert mine["prompt"].tolist() == [name] * len(mine)
+    assert mine["rms/carry"].tolist() == whole.loc[whole["prompt"] == name, "rms/carry"].tolist()
+    assert run.prompt_table("anchors", "clean", "gone").empty

@@ -8,6 +8,7 @@ from torch import Tensor
 from driftscope.chain import Text
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter, build_drafter
+from driftscope.drafter.build import drafter_class
 
 CONFIG = DrafterConfig(
     hidden_size=24,
@@ -27,7 +28,7 @@ def weights(config: DrafterConfig, seed: int = 0) -> dict[str, Tensor]:
     """Random weights, canonical names, large enough that attention is far from uniform."""
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
-        shapes = {name: slot.shape for name, slot in Drafter(config).state_dict().items()}
+        shapes = {name: slot.shape for name, slot in drafter_class(config)(config).state_dict().items()}
     made = {
         name: torch.randn(shape, generator=generator) * (1.5 / shape[-1] ** 0.5)
         if len(shape) > 1

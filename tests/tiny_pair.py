@@ -42,7 +42,8 @@ def save_pair(folder: Path, config: DrafterConfig = CONFIG, *, prompts: int = 3)
     """Write drafter, target and prompts under `folder`."""
     pair = TinyPair(folder / "drafter", folder / TARGET_NAME, folder / "prompts.jsonl", folder / "cache")
     stored = tiny.weights(config)
-    del stored["embed_tokens.weight"]
+    if config.embedding == "target":
+        del stored["embed_tokens.weight"]
     save_checkpoint(pair.checkpoint, config, stored, "specforge", {"target_model_name_or_path": TARGET_NAME})
     tiny_target.tiny_model().save_pretrained(pair.target)
     tiny_target.tiny_tokenizer().save_pretrained(pair.target)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from driftscope.app import jobs
+from driftscope.app import jobs, look
 from driftscope.app.cards import escaped
 from driftscope.app.digest import cache_folder
 from driftscope.app.library import Entry
@@ -23,6 +23,7 @@ from driftscope.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.schema import RunInfo
 
 _SECONDS = 300
+_TALL = 760
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt_llm": "TensorRT-LLM"}
 _OUTCOMES = {"holds": st.success, "misconfigured": st.error, "cannot tell": st.warning}
 
@@ -38,32 +39,25 @@ def page() -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Switches, and where each value came from", anchor=False)
-        _frame(_switches(info), height=min(36 * (len(info.checkpoint.switches) + 1) + 2, 620))
+        with st.container(border=True, height=_TALL, key="switches"):
+            look.facts(_switches(info), ("switch", "value", "from", "detail"))
     with right:
         st.subheader("What it is", anchor=False)
-        _frame(_pairs(_about(info)))
+        look.facts((name, _text(value)) for name, value in _about(info).items())
         st.subheader("Provenance", anchor=False)
-        _frame(_pairs(_flat(info.provenance)))
+        look.facts((name, _text(value)) for name, value in _flat(info.provenance).items())
     with st.container(border=True):
         _files(info)
     with st.container(border=True):
         _audit(entry, info)
 
 
-def _switches(info: RunInfo) -> pd.DataFrame:
-    rows = []
+def _switches(info: RunInfo) -> Iterator[tuple[str, str, str, str]]:
+    """Name, value, and where the value came from."""
     for name, value in info.checkpoint.switches.items():
         origin = info.checkpoint.origins.get(name)
         told: Mapping[str, Any] = origin if isinstance(origin, Mapping) else {}
-        rows.append(
-            {
-                "switch": name,
-                "value": _text(value),
-                "from": told.get("source", NOT_MEASURED),
-                "detail": told.get("detail", ""),
-            }
-        )
-    return pd.DataFrame(rows, columns=["switch", "value", "from", "detail"])
+        yield name, _text(value), str(told.get("source", NOT_MEASURED)), str(told.get("detail", ""))
 
 
 def _about(info: RunInfo) -> dict[str, Any]:
@@ -229,10 +223,6 @@ def _wish(key: str) -> None:
     st.session_state[key] = True
 
 
-def _pairs(values: Mapping[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame([(name, _text(value)) for name, value in values.items()], columns=["what", "value"])
-
-
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -242,7 +232,8 @@ def _text(value: Any) -> str:
 
 
 def _frame(frame: pd.DataFrame, **options: Any) -> None:
-    st.dataframe(frame, hide_index=True, **options)
+    numbers = {str(name): st.column_config.NumberColumn(format="%.4g") for name in frame.select_dtypes("float")}
+    st.dataframe(frame, hide_index=True, column_config=numbers, placeholder=NOT_MEASURED, **options)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ import streamlit as st
 from driftscope.app import figures, links, look
 from driftscope.app.cards import escaped, files, grid, show
 from driftscope.app.library import Entry
-from driftscope.app.loading import computed
+from driftscope.app.loading import computed, digest_of
 from driftscope.app.shell import entries
 from driftscope.charts.linked import STEP
 
 _MOST = 4
+_ROWS = 470
 
 
 def page() -> None:
@@ -53,10 +54,13 @@ def page() -> None:
 
 
 def _alike(known: Sequence[Entry]) -> list[str]:
-    """The newest run and those of the same target, as many as fit."""
-    target = known[0].info.target.fingerprint if known[0].info else ""
-    same = [entry.id for entry in known if entry.info and entry.info.target.fingerprint == target]
-    return (same if len(same) > 1 else [entry.id for entry in known])[:_MOST]
+    """The newest run and those of the same target, as many as fit; not those that are known to be damaged."""
+    sound = [entry for entry in known if "problem" not in (digest_of(entry, wait=False) or {})]
+    by_target: dict[str, list[str]] = {}
+    for entry in sound:
+        by_target.setdefault(entry.info.target.fingerprint if entry.info else "", []).append(entry.id)
+    same = next(iter(by_target.values()), [])
+    return (same if len(same) > 1 else [entry.id for entry in sound])[:_MOST]
 
 
 def _linked(chosen: Sequence[Entry]) -> None:
@@ -70,10 +74,10 @@ def _linked(chosen: Sequence[Entry]) -> None:
                 files(drawn)
             rows = drawn.rows()
             if len(rows):
-                with st.container(border=True, key="wide-step"):
+                with st.container(border=True, key="wide-beside" if len(chosen) < 3 else "wide-step"):
                     names = [str(step) for step in sorted(set(rows["step"]))]
                     step = links.choice(st.segmented_control, "Figures at step", "step", names, names[-1])
-                    st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True)
+                    st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True, height=_ROWS)
 
 
 def _pick(event: Any) -> None:

@@ -50,6 +50,8 @@ def page() -> None:
     wish = _form()
     if wish is not None:
         st.code(shlex.join(["driftscope", *wish.arguments()]), language="bash", wrap_lines=True)
+    else:
+        st.caption("Name a checkpoint, a run folder and at least one probe.")
     if st.button("Measure", icon=":material/play_arrow:", type="primary", disabled=wish is None) and wish is not None:
         try:
             out = Path(wish.out)

@@ -23,7 +23,7 @@ from driftscope.report.content import RunPart, evidence_text
 from driftscope.verdict import ONSETS, Verdict, bounds, figure
 
 # How long one pass may work on lines that the table lacks.
-_SECONDS = 0.6
+_SECONDS = 0.3
 _COLOURS = {"drift": "#D55E00", "none": "#009E73", "unknown": "#8a929c"}
 _FIGURES = (
     ("carry growth", ("growth",), "x", ".2f", "RMS of the carried state over its own step 1, geometric mean"),
@@ -44,8 +44,18 @@ _CONDITIONAL = "share accepted among the chains whose earlier steps were all acc
 def page() -> None:
     """The page."""
     known = entries()
-    if len(known) > 1:
-        _table(known)
+    # The lines of other runs can wait for the run that is looked at.
+    table = st.container()
+    try:
+        _run()
+    finally:
+        if len(known) > 1:
+            with table:
+                _table(known)
+
+
+def _run() -> None:
+    """What is said and drawn of the chosen run."""
     entry = current()
     part: RunPart = computed(figures.parts, [entry])[0]
     st.title(entry.id, anchor=False)
@@ -60,7 +70,7 @@ def page() -> None:
         _step(entry, part)
     _findings(part)
     with st.expander("How it was measured"):
-        st.dataframe(pd.DataFrame(part.facts, columns=["what", "value"]), hide_index=True)
+        look.facts(part.facts)
         for note in part.notes:
             st.markdown(f"- {escaped(note)}")
 
@@ -137,7 +147,7 @@ def _step(entry: Entry, part: RunPart) -> None:
             value = _figure(step, path, unit, form)
             st.metric(label, value, help=f"{about}; over {step['acceptance']['anchors']:,} anchors")
             st.caption(_interval(step, path, form) or "without an interval")
-        reached = step["acceptance"]["conditional_denominator"]
+        reached = step["acceptance"].get("conditional_denominator", 0)
         path = ("acceptance", "conditional")
         st.metric("conditional acceptance", _figure(step, path, "", ".3f"), help=_CONDITIONAL)
         st.caption(f"{_interval(step, path, '.3f')} of {reached:,} chains that reached the step".strip())
@@ -177,11 +187,12 @@ def _lines(known: Sequence[Entry], pending: bool) -> None:
         selection_mode="single-row",
         selection_default={"selection": {"rows": chosen}},
         key=f"runs-{chosen}",
+        placeholder=NOT_MEASURED,
         column_config={
             "served length": st.column_config.NumberColumn(
                 format="%.2f", help="accepted drafted tokens a round, as an engine serves"
             ),
-            "verdict": st.column_config.TextColumn(width="medium"),
+            "onsets": st.column_config.TextColumn(help=", ".join(ONSETS.values()) + ": the step from which on"),
         },
     )
     picked = event["selection"]["rows"]
@@ -194,19 +205,24 @@ def _line(entry: Entry, found: dict[str, Any] | None) -> dict[str, Any]:
     info = entry.info
     switches = info.checkpoint.switches if info else {}
     found = found or {}
-    onset = found.get("onset", {})
     return {
         "run": entry.id,
         "verdict": _word(found) if found else "…",
-        **{name: _onset(onset.get(key)) for key, name in ONSETS.items()},
+        "onsets": _starts(found.get("onset", {})),
         "served length": (found.get("served") or {}).get("mean"),
         "carry": str(switches.get("carry", "")),
         "FC-norm": {True: "yes", False: "no"}.get(switches.get("fc_norm", ""), ""),
         "prompts": f"{measured(entry)} of {len(info.prompts)}" if info else "",
-        "findings": ", ".join(found.get("codes", ())),
-        "checkpoint": entry.checkpoint,
         "target": short_name(info.target.name) if info else "",
+        "checkpoint": entry.checkpoint,
+        "findings": ", ".join(found.get("codes", ())),
     }
+
+
+def _starts(onset: dict[str, Any]) -> str:
+    """The onsets that are a step; where there is none, why."""
+    found = [f"{name} {onset[key]}" for key, name in ONSETS.items() if isinstance(onset.get(key), int)]
+    return ", ".join(found or sorted({str(start) for start in onset.values()}))
 
 
 def _word(found: dict[str, Any]) -> str:

@@ -79,7 +79,7 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
             "Anchor (position)",
             "anchor",
             names,
-            format_func=lambda name: f"{name}: {_behind(found, int(name))} ({lengths[int(name)]} of {depth} accepted)",
+            format_func=lambda name: _anchor(found, int(name), lengths.get(int(name)), depth),
             width=250,
         )
         after = names[min(place + 1, len(names) - 1)]
@@ -98,6 +98,11 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
 
 def _named(name: str, category: str | None) -> str:
     return name if not category or name.startswith(category) else f"{name} ({category})"
+
+
+def _anchor(found: Reading, anchor: int, accepted: int | None, depth: int) -> str:
+    told = "not measured" if accepted is None else f"{accepted} of {depth} accepted"
+    return f"{anchor}: {_behind(found, anchor)} ({told})"
 
 
 def _behind(found: Reading, anchor: int) -> str:

@@ -38,7 +38,7 @@ def run_controls(setting: Setting, scores: Scores, runner: Runner, limits: Limit
         setting.changed({}, {}, {"shuffle": "tokens"}),
         Setting(setting.config, scrambled(setting), setting.lens),
     )
-    measured = [runner.run(other)[0] for other in settings]
+    measured = [runner.run(other, depth=1)[0] for other in settings]
     margins = np.stack([other.mean_loss[:, 0] - scores.mean_loss[:, 0] for other in measured], 1)
     p, _ = sign_flip_p(margins, flips=limits.flips)
     controls = []

@@ -22,6 +22,10 @@ Signature = Literal["step 1", "steps 2 on", "both", "none"]
 Floats = NDArray[np.float64]
 
 
+_SURE = 1.96
+"""Standard errors of a rise that must lie between it and 0."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a difference counts."""
@@ -32,8 +36,8 @@ class Limits:
     """Below this many prompts nothing is decided."""
     loss: float = 0.05
     """Nats by which the loss must fall."""
-    agreement: float = 0.02
-    """By how much top-1 agreement must rise (0 to 1)."""
+    agreement: float = 0.01
+    """By how much top-1 agreement must rise (0 to 1), its interval excluding 0."""
     share: float = 0.02
     """Part of what the drafter knows, that is of its distance to the negative controls, that the change must be worth."""
     restored: float = 0.5
@@ -69,6 +73,11 @@ class Difference:
     def loss(self) -> Floats:
         """Fall in nats, mean over all steps."""
         return (self.loss_first + self.loss_later * (DEPTH - 1)) / DEPTH
+
+    @property
+    def agree(self) -> Floats:
+        """Rise of top-1 agreement, mean over all steps."""
+        return (self.agree_first + self.agree_later * (DEPTH - 1)) / DEPTH
 
 
 def sign_flip_p(differences: Floats, *, flips: int = 9999, seed: int = 0) -> tuple[Floats, Floats]:
@@ -117,17 +126,28 @@ def too_small(
     control_loss: nats of the best negative control at step 1. A change that only enters at step 2 must bring the later
     steps back towards step 1: a drafter that drifts gets a little better by many changes, and whole by none.
     """
-    loss = float(np.nanmean(difference.loss_later if later else difference.loss_first))
-    agree = float(np.nanmean(difference.agree_later if later else difference.agree_first))
-    if loss < limits.loss:
-        return f"better by less than {limits.loss:g} nats"
-    if agree < limits.agreement:
-        return f"lower loss, but top-1 agreement rises by less than {limits.agreement:.0%}: confidence, not content"
-    if np.nanmean(difference.loss) <= 0:
-        return "better at step 1 at the cost of the later steps"
+    first, before = float(declared.agreement[:, 0].mean()), float(declared.agreement[:, 1:].mean())
+    restored = np.nanmean(difference.agree_later) >= limits.restored * (first - before)
     if later:
-        first, before = declared.agreement[:, 0].mean(), declared.agreement[:, 1:].mean()
-        lost = agree < limits.restored * (first - before)
-        return "better, but the later steps stay far behind step 1: the drafter drifts either way" if lost else ""
+        small = _below(difference.loss_later, difference.agree_later, limits)
+        return small or ("" if restored else "better, but the later steps stay far behind step 1: it drifts either way")
     knows = control_loss - float(alternative.mean_loss[:, 0].mean())
-    return f"worth less than {limits.share:.0%} of what the drafter knows" if loss < limits.share * knows else ""
+    gain = float(np.nanmean(difference.loss_first))
+    small = _below(difference.loss_first, difference.agree_first, limits)
+    if not small and np.nanmean(difference.loss) > 0:
+        return "" if gain >= limits.share * knows else f"worth less than {limits.share:.0%} of what the drafter knows"
+    # A little at every step can add up; a drafter that drifts must not be mended by chance at the later ones alone.
+    both = gain > 0 and np.nanmean(difference.agree_first) >= 0 and (restored or gain >= limits.loss)
+    if both and not _below(difference.loss, difference.agree, limits):
+        return ""
+    return small or "better at step 1 at the cost of the later steps"
+
+
+def _below(loss: Floats, agree: Floats, limits: Limits) -> str:
+    """Which practical size is not reached, or nothing."""
+    if np.nanmean(loss) < limits.loss:
+        return f"better by less than {limits.loss:g} nats"
+    rise, error = float(np.nanmean(agree)), float(np.nanstd(agree) / np.isfinite(agree).sum() ** 0.5)
+    if rise < max(limits.agreement, _SURE * error):
+        return "lower loss, but top-1 agreement does not rise with it: confidence, not content"
+    return ""

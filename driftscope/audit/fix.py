@@ -127,7 +127,10 @@ def write_fixed(path: str | Path, final: Setting, folder: str | Path, target: An
         raise CheckpointError(f"--fix {folder}: nothing to write, {why}")
     folder.mkdir(parents=True, exist_ok=True)
     wanted = canonical(final)
-    _write_weights(checkpoint, wanted.weights if tensors else None, folder)
+    if _write_weights(checkpoint, wanted.weights if tensors else None, folder):
+        # Quantised weights are written as what they stand for.
+        for key in ("quantization_config", "compression_config"):
+            raw.pop(key, None)
     partial = folder / f".config.json.{os.getpid()}"
     partial.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, folder / "config.json")
@@ -240,8 +243,8 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
     return found
 
 
-def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None, folder: Path) -> None:
-    """Copy the weight files, or write one file with these canonical tensors in place of the stored ones."""
+def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None, folder: Path) -> bool:
+    """Copy the weight files, or write one file with these canonical tensors in place of the stored ones; then True."""
     source = open_source(checkpoint.path)
     if weights is None and source.inside:
         weights = checkpoint.weights
@@ -251,7 +254,7 @@ def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None,
         for name in source.folder_files:
             if name.endswith(".index.json"):
                 shutil.copyfile(Path(checkpoint.path) / name, folder / name)
-        return
+        return False
     family = next(family for family in FAMILIES if checkpoint.layout == family.NAME)
     weights = split(weights)
     # A head inside its target is written alone, under the names that it has alone.
@@ -267,6 +270,7 @@ def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None,
     partial = folder / f".model.safetensors.{os.getpid()}"
     save_file(tensors, partial, metadata={"format": "pt"})
     os.replace(partial, folder / "model.safetensors")
+    return True
 
 
 def _engines(

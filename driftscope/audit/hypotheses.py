@@ -35,6 +35,8 @@ class TargetFacts:
     """[vocab, hidden]"""
     rope_theta: float | None = None
     rope_scaling: Mapping[str, Any] | None = None
+    written_theta: float | None = None
+    """The rope base that the drafter's config says, whatever a flag made of it."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,8 @@ def _embedding(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
 
 def _rope(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     rope, code = s.config.rope, "DS204"
-    options = {10000.0: "trainers' default"}
+    options = {t.written_theta: "as the config says"} if t.written_theta else {}
+    options.setdefault(10000.0, "trainers' default")
     if t.rope_theta:
         options.setdefault(float(t.rope_theta), "the target's")
     for common in (500000.0, 1000000.0):
@@ -224,6 +227,8 @@ def _rope(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
         yield _plain(s, code, "rope.scaling", dict(t.rope_scaling), word="the target's")
     else:
         yield _none("rope.scaling", code, "off", "neither the drafter nor the target has any", "on")
+    if not math.isclose(rope.partial, 1.0):
+        yield _plain(s, code, "rope.partial", 1.0, word="1 (whole heads)")
     fixed = s.config.layer_config is not None and "kv_lora_rank" not in s.config.layer_config
     reason = "the target's layer turns its heads in one way" if fixed else ""
     yield _plain(s, code, "rope.layout", "interleaved" if rope.layout == "neox" else "neox", ruled_out=reason)
@@ -236,6 +241,8 @@ def _norms(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     other = "normed" if config.residual == "raw" else "raw"
     yield _plain(s, code, "residual", other, ruled_out="" if eagle3 else no_norm)
     yield _plain(s, code, "double_norm", not config.double_norm, ruled_out="" if eagle3 else no_norm)
+    if config.state_norm and eagle3:
+        yield _plain(s, code, "state_norm", False)
     if config.final_norm or "norm.weight" in s.weights:
         yield _plain(s, code, "final_norm", not config.final_norm, reach="logits")
     else:
@@ -321,6 +328,10 @@ def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     for switch in ("fc_bias", "attention_bias", "output_bias", "mlp_bias"):
         if getattr(config, switch):
             yield _plain(s, code, switch, False)
+    if config.learned_sinks:
+        yield _plain(s, code, "learned_sinks", False)
+    if not math.isclose(config.logit_scale, 1.0):
+        yield _plain(s, code, "logit_scale", 1.0, reach="logits")
     if config.sliding_window and any(config.sliding_window):
         yield _plain(s, code, "sliding_window", None, word="full attention")
     wide = "2H: embedding and state side by side" if config.layer_form == "eagle3" else "H: what fc made of both"

@@ -23,6 +23,8 @@ _SPAN = 64
 _ROWS = 8192
 """Rows of text that one batch of prompts holds."""
 _HEAD_ROWS = 512
+FIRST = 16
+"""Prompts of the first pass, after which hopeless hypotheses are given up."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,30 @@ class Material:
     captures: tuple[Capture, ...]
     batches: tuple[Batch, ...]
     device: torch.device
+    first: int
+    """How many of the batches make the first pass; their prompts are spread evenly over all."""
 
     @property
     def anchors(self) -> int:
         """Anchors of all prompts together."""
         return sum(int(batch.valid.sum()) for batch in self.batches)
+
+    def part(self, chosen: Sequence[int], captures: Sequence[Capture], stride: int = 1) -> Material:
+        """Some prompts only, of every `stride` anchors one. captures: other records of the chosen prompts, which may hold
+        more boundaries."""
+        place = {index: position for position, index in enumerate(chosen)}
+        batches = []
+        for batch in self.batches:
+            kept = [row for row, index in enumerate(batch.prompts.tolist()) if index in place]
+            if kept:
+                prompts = torch.tensor([place[int(batch.prompts[row])] for row in kept])
+                anchors, valid, ids, probabilities = (
+                    tensor[kept, ::stride]
+                    for tensor in (batch.anchors, batch.valid, batch.top_ids, batch.top_probabilities)
+                )
+                tokens = batch.token_ids[kept]
+                batches.append(Batch(prompts, tokens, batch.rows, anchors, valid, ids, probabilities))
+        return Material(tuple(captures), tuple(batches), self.device, len(batches))
 
     def features(self, setting: Setting, batch: Batch, dtype: torch.dtype) -> Float[Tensor, "prompt row width"]:
         """What row i of each prompt reads under the setting's lens, zero in the padding."""
@@ -91,17 +112,25 @@ def prepare(
     place = device or target.device
     chosen = [(capture, _anchors(capture, anchors)) for capture in captures]
     kept = [(capture, places) for capture, places in chosen if len(places) >= MIN_ANCHORS]
-    order = sorted(range(len(kept)), key=lambda i: int(kept[i][1][-1]))
+    rows = [int(places[-1]) + 1 for _, places in kept]
+    # Two passes over a few prompts save nothing.
+    early: Sequence[int] = range(len(kept))
+    if len(kept) >= 2 * FIRST:
+        early = torch.linspace(0, len(kept) - 1, FIRST).round().long().tolist()
+    first, rest = (_groups([i for i in range(len(kept)) if (i in early) is taken], rows) for taken in (True, False))
+    batches = [_batch(target, group, [kept[i] for i in group], place) for group in (*first, *rest)]
+    return Material(tuple(capture for capture, _ in kept), tuple(batches), torch.device(place), len(first))
+
+
+def _groups(prompts: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
+    """Prompts of like length together, as many as a batch holds."""
     groups: list[list[int]] = []
-    for index in order:
-        rows = int(kept[index][1][-1]) + 1
-        if groups and rows * (len(groups[-1]) + 1) <= _ROWS:
+    for index in sorted(prompts, key=rows.__getitem__):
+        if groups and rows[index] * (len(groups[-1]) + 1) <= _ROWS:
             groups[-1].append(index)
         else:
             groups.append([index])
-    records = tuple(capture for capture, _ in kept)
-    batches = [_batch(target, group, [kept[i] for i in group], place) for group in groups]
-    return Material(records, tuple(batches), torch.device(place))
+    return groups
 
 
 def _anchors(capture: Capture, count: int) -> Int[Tensor, " anchor"]:

@@ -115,6 +115,8 @@ class Audit:
     """What the files alone give away, where nothing could be measured to answer it."""
     hints: tuple[StaticHint, ...]
     """The same where the measurement gives it no weight."""
+    unsettled: tuple[str, ...]
+    """What no file says and the measurement cannot settle either."""
     warnings: tuple[str, ...]
     """What was assumed when the checkpoint was opened."""
     seconds: float
@@ -162,6 +164,7 @@ class Audit:
             "findings": [*(fault.to_dict() for fault in self.faults), *(found.to_dict() for found in self.static)],
             "hypotheses": [row.to_dict() for row in self.rows],
             "hints": [hint.to_dict() for hint in self.hints],
+            "unsettled": list(self.unsettled),
             "warnings": list(self.warnings),
             "seconds": self.seconds,
         }

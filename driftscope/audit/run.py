@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from driftscope.audit.decide import Limits
 from driftscope.audit.fix import advise
 from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis, hypotheses, spelled
 from driftscope.audit.material import DEPTH, Material, prepare
+from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Audit, Baseline, Fault, Outcome, Row
 from driftscope.audit.rounds import Round, conditional, run_round
 from driftscope.audit.score import Runner, Scores
 from driftscope.audit.search import search_boundaries
 from driftscope.audit.setting import Setting
 from driftscope.audit.static import StaticHint, static_hints
+from driftscope.audit.unsettled import unsettled
 from driftscope.cache import CaptureCache
 from driftscope.captures import Capture, capture
 from driftscope.errors import PromptError
@@ -31,8 +33,8 @@ from driftscope.progress import NullProgress, ProgressReport
 from driftscope.prompts import load_prompts, tokenize_prompts
 from driftscope.target import Target
 
-PROMPTS = 24
-SEARCHED = 6
+PROMPTS = 48
+SEARCHED = 8
 """Prompts that the search for boundaries uses, and that decide nothing about what it finds."""
 Recapture = Callable[[Sequence[str], Iterable[int]], list[Capture]]
 """(prompt ids, boundaries) -> their captures with these boundaries."""
@@ -72,6 +74,7 @@ def audit(
         revision=revision,
         trust_remote_code=trust_remote_code,
     )
+    check_audited(pair.config)
     captures, again = take_captures(pair, prompts, count, max_new_tokens, cache_dir, report)
     return audit_captures(pair, captures, recapture=again, anchors=anchors, limits=limits, progress=report)
 
@@ -111,12 +114,12 @@ def take_captures(
         return capture(target, chosen, max_new_tokens=max_new_tokens, boundaries=wanted, cache=cache, progress=tell)
 
     setting = Setting(pair.config, pair.checkpoint.weights)
-    held |= plain_boundaries(setting, facts(target))
+    held |= plain_boundaries(setting, facts(target, pair.checkpoint.raw_config))
     return again(list(by_id), ()), again
 
 
-def facts(target: Target) -> TargetFacts:
-    """What the hypotheses ask of a target."""
+def facts(target: Target, raw: Mapping[str, Any] | None = None) -> TargetFacts:
+    """What the hypotheses ask of a target, and of the drafter's own config.json."""
     config = target.text_config
     rope = getattr(config, "rope_parameters", None) or {}
     if rope and all(isinstance(value, Mapping) for value in rope.values()):
@@ -129,7 +132,17 @@ def facts(target: Target) -> TargetFacts:
         head=target.head_weight.detach(),
         rope_theta=float(theta) if theta else None,
         rope_scaling=scaling if scaling.get("rope_type", "default") != "default" else None,
+        written_theta=_theta(raw or {}),
     )
+
+
+def _theta(raw: Mapping[str, Any]) -> float | None:
+    """rope_theta as a config says it, plain, in its rope_parameters or in the config of its layer."""
+    for place in (raw, raw.get("rope_parameters"), raw.get("transformer_layer_config")):
+        value = place.get("rope_theta") if isinstance(place, Mapping) else None
+        if isinstance(value, int | float) and value > 0:
+            return float(value)
+    return None
 
 
 def plain_boundaries(setting: Setting, target: TargetFacts) -> set[int]:
@@ -145,15 +158,20 @@ def audit_captures(
     recapture: Recapture | None = None,
     anchors: int = 16,
     limits: Limits | None = None,
+    switches: Collection[str] | None = None,
+    material: Material | None = None,
     progress: ProgressReport | None = None,
 ) -> Audit:
     """audit() for a pair and captures that are there already.
 
     Without `recapture`, hypotheses whose boundaries the captures lack are listed as not captured, and nothing is searched.
+    switches: only the hypotheses of these, named as in the rows of an audit. material: what `prepare` made of these captures,
+    which audits with the same target can share.
     """
+    check_audited(pair.config)
     limits, report = limits or Limits(), progress or NullProgress()
-    target = facts(pair.target)
-    material = prepare(pair.target, captures, anchors=anchors)
+    target = facts(pair.target, pair.checkpoint.raw_config)
+    material = material or prepare(pair.target, captures, anchors=anchors)
     if not material.captures:
         raise PromptError(
             f"none of {len(captures)} continuations has 4 tokens outside loops with {DEPTH + 3} more after them;"
@@ -165,7 +183,7 @@ def audit_captures(
     began = time.monotonic()
     rounds: list[Round] = []
     while len(rounds) < limits.rounds:
-        tried, searched_on = _tried(setting, target, runner, recapture, anchors, pair)
+        tried, searched_on = _tried(setting, target, runner, recapture, switches)
         report.stage(f"round {len(rounds) + 1}", len(tried))
         rounds.append(
             run_round(
@@ -192,22 +210,22 @@ def _tried(
     target: TargetFacts,
     runner: Runner,
     recapture: Recapture | None,
-    anchors: int,
-    pair: Pair,
+    switches: Collection[str] | None,
 ) -> tuple[list[Hypothesis], np.ndarray]:
     """The hypotheses of a round with what the search adds; captures are extended to what they read."""
-    tried = hypotheses(setting, target)
+    tried = [h for h in hypotheses(setting, target) if switches is None or h.switch in switches]
     ids = [record.prompt_id for record in runner.material.captures]
     searched_on = np.zeros(len(ids), bool)
     sets: list[tuple[int, ...]] = []
     whole = setting.config.feature_source == "aux" and not setting.lens.last_after_norm
+    whole &= switches is None or "aux_boundaries" in switches
     if recapture is not None and whole and len(ids) > 2 * SEARCHED:
         chosen = np.linspace(0, len(ids) - 1, SEARCHED).round().astype(int)
         searched_on[chosen] = True
         records = recapture([ids[i] for i in chosen], range(target.num_layers + 1))
-        small = Runner(prepare(pair.target, records, anchors=anchors), runner.embedding, runner.head, runner.dtype)
-        if small.material.captures:
-            sets = search_boundaries(setting, small, target.num_layers)
+        part = runner.material.part(chosen.tolist(), records, stride=2)
+        small = Runner(part, runner.embedding, runner.head, runner.dtype)
+        sets = search_boundaries(setting, small, target.num_layers)
     known = {h.changes.get("aux_boundaries") for h in tried}
     for index, found in enumerate(sets):
         word = "best single replacement" if index == 0 else "repeated replacements"
@@ -261,7 +279,7 @@ def _conclude(
             " drafts."
         )
     else:
-        faults = _faults(pair, rounds)
+        faults = faults_of(pair, rounds)
         outcome = "misconfigured" if faults else "holds"
         verdict = _verdict(faults, rows, rounds[0].scores)
     codes = {fault.finding.code for fault in faults}
@@ -280,6 +298,7 @@ def _conclude(
         faults=tuple(faults),
         static=tuple(static),
         hints=tuple(hint for hint in hints if hint not in weighty),
+        unsettled=unsettled(pair.checkpoint, rows),
         warnings=pair.warnings,
         seconds=seconds,
         declared_setting=declared,
@@ -288,7 +307,8 @@ def _conclude(
     )
 
 
-def _faults(pair: Pair, rounds: Sequence[Round]) -> list[Fault]:
+def faults_of(pair: Pair, rounds: Sequence[Round]) -> list[Fault]:
+    """The winners of rounds as findings with what to do."""
     faults = []
     for item in rounds:
         if item.winner is None or item.winner_row is None:

@@ -7,6 +7,7 @@ second run: step k is accepted where the text-fed steps 1..k all agree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ _FLOOR = 1e-3
 
 @dataclass(frozen=True)
 class Scores:
-    """Per prompt and step, summed over anchors."""
+    """Per prompt and step, summed over anchors. A prompt that was not run has no anchors, and NaN for its means."""
 
     loss: NDArray[np.float64]
     """[prompt, step] cross-entropy in nats against the target's distribution, over the whole vocabulary."""
@@ -46,17 +47,31 @@ class Scores:
     @property
     def mean_loss(self) -> NDArray[np.float64]:
         """[prompt, step] nats."""
-        return self.loss / self.anchors[:, None]
+        return self._per_anchor(self.loss)
 
     @property
     def agreement(self) -> NDArray[np.float64]:
         """[prompt, step] share of anchors."""
-        return self.agree / self.anchors[:, None]
+        return self._per_anchor(self.agree)
 
     @property
     def length(self) -> NDArray[np.float64]:
         """[prompt] accepted tokens per anchor, of at most DEPTH."""
-        return self.accepted.sum(1) / self.anchors
+        return self._per_anchor(self.accepted).sum(1)
+
+    def joined(self, other: Scores) -> Scores:
+        """With the scores of other prompts of the same material."""
+        return Scores(
+            loss=self.loss + other.loss,
+            agree=self.agree + other.agree,
+            reached=self.reached + other.reached,
+            accepted=self.accepted + other.accepted,
+            anchors=self.anchors + other.anchors,
+            finite=self.finite and other.finite,
+        )
+
+    def _per_anchor(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return sums / np.where(self.anchors > 0, self.anchors, np.nan)[:, None]
 
 
 @dataclass
@@ -76,9 +91,9 @@ class Rows:
 class Trace:
     """What a run leaves behind, per batch, for settings that enter later."""
 
-    first: list[tuple[list[Rows], Tensor]]
+    first: dict[int, tuple[list[Rows], Tensor]]
     """Rows of every layer after step 1, and the residual of step 1."""
-    residuals: list[list[Tensor]]
+    residuals: dict[int, list[Tensor]]
     """[batch][step] -> [prompt * anchor, hidden]."""
 
 
@@ -94,6 +109,7 @@ class Runner:
         self.dtype = dtype
         self.embedding = embedding.detach().to(material.device, dtype)
         self.head = head.detach().to(material.device, dtype)
+        self._built: tuple[Setting, Drafter] | None = None
 
     def cast(self, setting: Setting) -> Setting:
         """The setting with its weights on the device, so that building it again copies nothing."""
@@ -106,25 +122,44 @@ class Runner:
     def build(self, setting: Setting) -> Drafter:
         return setting.build(self.embedding, self.head, self.material.device, self.dtype)
 
+    def _drafter(self, setting: Setting, *, keep: bool) -> Drafter:
+        """Built, or the one that was kept, where only the lens is another."""
+        kept = self._built
+        if kept is not None and kept[0].config is setting.config and kept[0].weights is setting.weights:
+            return kept[1]
+        drafter = self.build(setting)
+        if keep:
+            self._built = setting, drafter
+        return drafter
+
     @torch.no_grad()
     def run(
-        self, setting: Setting, *, reach: Reach = "all", base: Trace | None = None, drafter: Drafter | None = None
+        self,
+        setting: Setting,
+        *,
+        reach: Reach = "all",
+        base: Trace | None = None,
+        batches: Sequence[int] | None = None,
+        depth: int = DEPTH,
     ) -> tuple[Scores, Trace]:
-        """Measure a setting. With a `base`, the trace of the setting that it differs from, only what `reach` says is run."""
-        drafter = drafter or self.build(setting)
+        """Measure a setting. With a `base`, the trace of the setting that it differs from, only what `reach` says is run.
+
+        batches: indices, all of them without it. depth: steps of a chain.
+        """
+        drafter = self._drafter(setting, keep=base is None and depth == DEPTH)
         if base is None:
             reach = "all"
-        if base is not None and reach in ("logits", "labels"):
-            trace = base
-        else:
-            trace = Trace([], [])
-            for index, batch in enumerate(self.material.batches):
-                embedded = self.material.embedded(setting, batch)
-                shared = None if base is None or reach == "all" else base.first[index]
-                first = shared or self._first(drafter, setting, batch, embedded)
-                trace.first.append(first)
-                trace.residuals.append(self._later(drafter, setting, batch, embedded, *first))
-        return self._score(drafter, setting, trace), trace
+        trace = Trace({}, {})
+        for index in range(len(self.material.batches)) if batches is None else batches:
+            if base is not None and reach in ("logits", "labels"):
+                trace.residuals[index] = base.residuals[index]
+                continue
+            batch = self.material.batches[index]
+            embedded = self.material.embedded(setting, batch)
+            shared = None if base is None or reach == "all" else base.first[index]
+            first = trace.first[index] = shared or self._first(drafter, setting, batch, embedded)
+            trace.residuals[index] = self._later(drafter, setting, batch, embedded, *first, depth)
+        return self._score(drafter, setting, trace, depth), trace
 
     def _first(self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor) -> tuple[list[Rows], Tensor]:
         """Keys and values of the rows of the text, then step 1."""
@@ -142,10 +177,11 @@ class Runner:
         embedded: Tensor,
         rows: list[Rows],
         residual: Tensor,
+        depth: int,
     ) -> list[Tensor]:
         rows = [layer.copy() for layer in rows]
         residuals = [residual]
-        for step in range(2, DEPTH + 1):
+        for step in range(2, depth + 1):
             state = drafter.leave(residuals[-1])[0]
             if not setting.lens.own_rows:
                 rows = [layer.copy() for layer in rows]
@@ -172,13 +208,14 @@ class Runner:
         positions = (batch.anchors + (step - 1) * drafter.config.position_increment).flatten()
         return drafter.step(state, tokens, positions, attend)
 
-    def _score(self, drafter: Drafter, setting: Setting, trace: Trace) -> Scores:
+    def _score(self, drafter: Drafter, setting: Setting, trace: Trace, depth: int) -> Scores:
         prompts = len(self.material.captures)
-        loss, agree, reached, accepted = (np.zeros((prompts, DEPTH)) for _ in range(4))
+        loss, agree, reached, accepted = (np.zeros((prompts, depth)) for _ in range(4))
         anchors = np.zeros(prompts)
         finite = True
         reader = _Reader(drafter)
-        for batch, residuals in zip(self.material.batches, trace.residuals, strict=True):
+        for index, residuals in trace.residuals.items():
+            batch = self.material.batches[index]
             place, valid = batch.prompts.numpy(), batch.valid
             anchors[place] = valid.sum(1).cpu().numpy()
             ahead = valid.clone()

@@ -48,7 +48,7 @@ class Setting:
     def changed(self, changes: Mapping[str, Any], weights: Mapping[str, Tensor], lens: Mapping[str, Any]) -> Setting:
         """A copy with these switches, tensors and parts of the lens."""
         config = self.config.replace("user", "audit", **changes) if changes else self.config
-        return Setting(config, {**self.weights, **weights}, replace(self.lens, **lens))
+        return Setting(config, {**self.weights, **weights} if weights else self.weights, replace(self.lens, **lens))
 
     def build(
         self, embedding: Tensor, head: Tensor, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driftscope.audit.fix import Fixed
-from driftscope.audit.material import DEPTH
+from driftscope.audit.material import DEPTH, FIRST
 from driftscope.audit.report import Audit, Fault, Row
 from driftscope.findings.model import Finding
 from driftscope.stats.intervals import Interval
@@ -27,6 +27,8 @@ def render_audit(audit: Audit, console: Console, *, every: bool = False) -> None
     parts = [Text(audit.verdict, f"bold {colour}")]
     title = f"audit of {audit.checkpoint}, drafting for {audit.target}"
     console.print(Panel(Group(*parts), title=Text(title), title_align="left", border_style=colour, padding=(0, 1)))
+    for line in audit.unsettled:
+        console.print(Text.assemble(("not settled  ", "bold yellow"), (line, "yellow")))
     for fault in audit.faults:
         console.print(_fault(fault))
     for finding in audit.static:
@@ -37,9 +39,11 @@ def render_audit(audit: Audit, console: Console, *, every: bool = False) -> None
     counts = Counter(row.status for row in audit.rows)
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     rounds = max(row.round for row in audit.rows)
+    few = sum(row.status != "ruled out" and not row.searched and row.prompts < audit.prompts for row in audit.rows)
+    early = f" {few} were settled by the first {FIRST} prompts." if few else ""
     console.print(
         Text(
-            f"{listed}; {audit.prompts} prompts, {audit.anchors} anchors, {audit.seconds:.0f} s. One change at a time, the"
+            f"{listed}; {audit.prompts} prompts, {audit.anchors} anchors, {audit.seconds:.0f} s.{early} One change at a time, the"
             f" best one kept before the next round (greedy); {rounds} round{'s' * (rounds > 1)}. Differences are to the"
             " declared setting, positive is better; p is against the largest difference that chance makes among all of"
             " them.",

@@ -12,6 +12,8 @@ from driftscope.audit.setting import Setting
 _SAMPLE = 256
 _CLOSE = 0.95
 """Cosine at which a row of the head counts as a copy of a target row."""
+_SKETCH = 64
+"""Random directions that stand for whole rows when the nearest one is looked for."""
 _CHUNK = 1 << 28
 """Entries of a similarity matrix held at once."""
 
@@ -55,7 +57,12 @@ def head_rows(setting: Setting, target_head: Tensor, ids: Tensor) -> Tensor | st
     agree = _same_row(whole, nearest, ids[sample])
     if bool(agree[copies].all()):
         return "its rows are those that the map says"
-    nearest, _ = _nearest(_normed(own), whole)
+    every = _normed(own)
+    directions = torch.randn(whole.shape[1], _SKETCH, generator=torch.Generator().manual_seed(0))
+    sketched, _ = _nearest(every @ directions, _normed(whole @ directions))
+    # A copy is nearest in any directions; what turns out to be none is compared in all of them.
+    unsure = (every * whole[sketched]).sum(-1) < _CLOSE
+    nearest = sketched.index_put((unsure,), _nearest(every[unsure], whole)[0])
     # Rows that the target itself holds twice stay where the map put them.
     return torch.where(_same_row(whole, nearest, ids), ids, nearest)
 
@@ -65,6 +72,7 @@ def _normed(rows: Tensor) -> Tensor:
 
 
 def _nearest(rows: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+    """Index of the row of `whole` with the largest product, and that product."""
     size = max(1, _CHUNK // len(whole))
     best = [(part @ whole.T).max(-1) for part in rows.split(size)]
     return torch.cat([part.indices for part in best]), torch.cat([part.values for part in best])

@@ -34,7 +34,7 @@ def survival(frame: pd.DataFrame) -> Chart:
 def lengths(frame: pd.DataFrame) -> Chart:
     """`served_lengths` -> share of served rounds by accepted tokens, with 95% intervals."""
     if frame.empty:
-        return empty("Not measured: the anchors of a prompt are not consecutive.")
+        return empty("Not measured: the anchors of a prompt are not consecutive, or its text is not the target's.")
     runs = list(dict.fromkeys(frame["run"]))
     title = "share of served rounds"
     y = alt.Y("mean:Q", title=title, axis=alt.Axis(format="%"))

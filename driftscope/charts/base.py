@@ -43,6 +43,7 @@ def lines(
     domain: Sequence[float] | None = None,
     ends: pd.DataFrame | None = None,
     also: Sequence[float] = (),
+    x: alt.X | None = None,
     width: int = WIDTH,
     height: int = HEIGHT,
 ) -> alt.LayerChart:
@@ -55,7 +56,7 @@ def lines(
     scale, axis = log_scale(held, *also) if log else linear_scale(held, *also)
     if domain is not None:
         scale = alt.Scale(domain=list(domain), nice=False)
-    base = alt.Chart(frame).encode(x=step_axis(frame["step"]), color=colour)
+    base = alt.Chart(frame).encode(x=x or step_axis(frame["step"]), color=colour)
     if detail is not None:
         base = base.encode(detail=f"{detail}:N")
     value = alt.Y("mean:Q", title=y, scale=scale, axis=axis)
@@ -104,6 +105,7 @@ def hover(frame: pd.DataFrame, title: str, form: str = ".4~g") -> list[alt.Toolt
     """Axes, the figure with its interval, and its denominator."""
     named = {
         "run": "run",
+        "where": "at",
         "step": "step",
         "label": "of",
         "quantity": "figure",
@@ -115,7 +117,8 @@ def hover(frame: pd.DataFrame, title: str, form: str = ".4~g") -> list[alt.Toolt
         "head": "head",
         "length": "accepted tokens",
     }
-    axes = [alt.Tooltip(f"{name}:N", title=text) for name, text in named.items() if name in frame]
+    left_out = "step" if "where" in frame else ""
+    axes = [alt.Tooltip(f"{name}:N", title=text) for name, text in named.items() if name in frame and name != left_out]
     figures = [
         alt.Tooltip("mean:Q", title=title, format=form),
         alt.Tooltip("low:Q", title="95% from", format=form),

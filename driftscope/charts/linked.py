@@ -13,10 +13,10 @@ from driftscope.charts.theme import WIDTH
 RUN, STEP = "picked_run", "picked_step"
 """Names of the selections."""
 _PANELS = (
-    ("growth", "", "Growth of the carry's RMS (x)", 1.0, ".2f"),
-    ("excess", "self_generated", "Excess on self-generated tokens", 0.0, "+.3f"),
-    ("displacement", "", "Displacement of attention (0 to 1)", 0.0, ".3f"),
-    ("conditional", "", "Conditional acceptance", None, ".3f"),
+    ("growth", "", "Growth of the carry's RMS", "x step 1", 1.0, ".2f"),
+    ("excess", "self_generated", "Excess on self-generated tokens", "share of attention", 0.0, "+.3f"),
+    ("displacement", "", "Displacement of attention", "share of attention", 0.0, ".3f"),
+    ("conditional", "", "Conditional acceptance", "share accepted", None, ".3f"),
 )
 
 
@@ -31,14 +31,14 @@ def linked(figures: pd.DataFrame) -> Chart:
     run = alt.selection_point(name=RUN, fields=["run"], bind="legend")
     step = alt.selection_point(name=STEP, fields=["step"], nearest=True, on="click")
     panels = []
-    for quantity, bucket, title, null, form in _PANELS:
+    for quantity, bucket, title, unit, null, form in _PANELS:
         rows = figures[(figures["quantity"] == quantity) & (figures["bucket"] == bucket)]
         rows = rows.drop(columns=["quantity", "bucket"])
         if rows["mean"].isna().all():
             continue
         drawn = lines(
             rows,
-            title,
+            unit,
             run_colour(runs),
             log=quantity == "growth",
             form=form,

@@ -30,7 +30,7 @@ def dose(frame: pd.DataFrame, halves: pd.DataFrame, quantity: str = "anchor_mean
     runs = list(dict.fromkeys(rows["run"]))
     top = max(1.0, float(rows[["mean", "high"]].max().max())) * 1.06
     levels = sorted(set(rows["alpha"]))
-    title = "length kept (1 = all)"
+    title = "length kept (100% = all)"
 
     def draw(part: pd.DataFrame, width: int) -> alt.LayerChart:
         x = alt.X(

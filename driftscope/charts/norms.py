@@ -67,13 +67,24 @@ def growth(figures: pd.DataFrame, onsets: pd.DataFrame | None = None, *, height:
 
 
 def carry(sites: pd.DataFrame, unit: Unit = "rms") -> Chart:
-    """`site_norms` as it is -> norm of the carried state per step; log scale."""
+    """`carry_norms`, or `site_norms` as it is -> norm of the carried state per step, behind that of the last prefill rows; log
+    scale. A rule marks where a step first starts from the drafter's own state."""
     rows = sites[sites["site"] == "carry"]
     if rows.empty:
         return empty("The norm of the carry was not recorded.")
     title = f"{UNIT_NAMES[unit]} of the carry"
     runs = list(dict.fromkeys(rows["run"]))
-    return lines(rows, title, run_colour(runs), log=True, shape=run_shape(runs))
+    if rows["step"].min() > 0:
+        return lines(rows, title, run_colour(runs), log=True, shape=run_shape(runs))
+    values = sorted(set(rows["step"]))
+    axis = alt.Axis(values=values, labelExpr="datum.value < 1 ? 't' + (datum.value - 1) : datum.value", grid=False)
+    scale = alt.Scale(nice=False, zero=False, padding=14)
+    x = alt.X("step:Q", axis=axis, scale=scale, title="last prefill rows, then steps (step 1 is row t)")
+    drawn = lines(rows, title, run_colour(runs), log=True, shape=run_shape(runs), x=x)
+    rule = alt.Chart(pd.DataFrame({"step": [1.5], "text": ["drafting"]}))
+    label = rule.mark_text(style="onset-label", align="left", baseline="top", dx=4, dy=3)
+    marks = rule.mark_rule(style="onset-rule"), label.encode(y=alt.value(0), text="text:N")
+    return layered(drawn, *(mark.encode(x="step:Q") for mark in marks), width=WIDTH, height=HEIGHT)
 
 
 def boundaries(layers: pd.DataFrame, unit: Unit = "rms") -> Chart:

@@ -16,7 +16,10 @@ CONDITIONS = {
     "keys": "keys at the RMS of the prompt's keys",
 }
 _COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_EFFECTS = {"share_from_magnitude": "share of the excess that magnitude causes", "length_kept": "length kept (1 = all)"}
+_EFFECTS = {
+    "share_from_magnitude": "share of the excess that magnitude causes",
+    "length_kept": "length kept (100% = all)",
+}
 
 
 def excess(frame: pd.DataFrame) -> Chart:

@@ -9,9 +9,9 @@ from driftscope.charts.base import Chart, empty, hover, layered, resolved, run_c
 from driftscope.charts.theme import WIDTH
 
 _PANELS = {
-    "length_kept": ("length kept (1 = as usual)", 1.0, "%"),
-    "growth_kept": ("growth (1 = as usual)", 1.0, ".2f"),
-    "excess_change": ("excess, change", 0.0, "+.2f"),
+    "length_kept": ("length kept (100% = as usual)", 1.0, "%"),
+    "growth_kept": ("growth (x, 1 = as usual)", 1.0, ".2f"),
+    "excess_change": ("change of the excess", 0.0, "+.2f"),
 }
 
 
@@ -46,6 +46,6 @@ def matrix(frame: pd.DataFrame) -> Chart:
         tip = [alt.Tooltip("condition:N"), *hover(rows, title)]
         dots = base.mark_point(filled=True, size=55, opacity=1).encode(x=x, shape=run_shape(runs), tooltip=tip)
         mark = alt.Chart(pd.DataFrame({"at": [null]})).mark_rule(style="reference").encode(x="at:Q")
-        height = 12 * len(order) * max(len(runs), 2)
+        height = 13 * len(order) * max(len(runs), 2) + 12
         panels.append(layered(mark, bars, dots, width=width, height=height))
     return alt.hconcat(*panels, spacing=20, resolve=resolved(color="shared", shape="shared"))

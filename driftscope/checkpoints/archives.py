@@ -21,7 +21,7 @@ _MAX_PICKLE = 32 * 2**20
 _DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "I32": "int32", "U32": "uint32",
     "I64": "int64", "U64": "uint64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _FOREIGN = {
     b"GGUF": "a GGUF model of llama.cpp; convert it to safetensors first",
@@ -100,7 +100,7 @@ def safetensors_header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
             for name in handle.keys():  # noqa: SIM118 - the handle is no mapping
                 part = handle.get_slice(name)
                 found[name] = (_DTYPES.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()))
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError, RuntimeError) as error:
         raise CheckpointError(f"{path}: safetensors header does not fit the file ({_first_line(error)})") from error
     if not found:
         raise CheckpointError(f"{path}: holds no tensor")
@@ -117,20 +117,29 @@ def safetensors_tensor(path: Path, name: str) -> torch.Tensor:
         raise CheckpointError(f"{path}: {name} cannot be read ({_first_line(error)})") from error
 
 
+def torch_object(path: Path) -> Any:
+    """What a torch.save archive holds, tensors still on disk until they are read; plain containers and tensors only.
+
+    Raises:
+        CheckpointError: truncated, compressed, or holding code or objects.
+    """
+    _check_archive(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError, EOFError,
+            AssertionError, OverflowError, MemoryError, UnicodeError, RecursionError, OSError) as error:  # fmt: skip
+        raise CheckpointError(f"{path}: damaged torch.save archive ({_first_line(error)})") from error
+
+
 def torch_archive(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], list[str]]:
     """(state dict, config, notes) of a torch.save archive; tensors stay on disk until they are read.
 
     Raises:
         CheckpointError: truncated, compressed, holding code or objects, or holding no state dict.
     """
-    _check_archive(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            held = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError, EOFError,
-            AssertionError, OverflowError, MemoryError, UnicodeError, RecursionError, OSError) as error:  # fmt: skip
-        raise CheckpointError(f"{path}: damaged torch.save archive ({_first_line(error)})") from error
+    held = torch_object(path)
     state, config, notes = _state_of(path, held)
     size = path.stat().st_size
     if sum(tensor.numel() * tensor.element_size() for tensor in state.values()) > 2 * size:

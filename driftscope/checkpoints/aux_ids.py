@@ -22,6 +22,7 @@ _KEYS: tuple[tuple[str, Convention], ...] = (
     ("aux_hidden_state_layer_ids", "layer output"),
     ("eagle3_layers_to_capture", "layer output"),
     ("target_layer_ids", "layer output"),
+    ("dflash_config.target_layer_ids", "layer output"),
 )
 
 
@@ -48,7 +49,9 @@ def find_aux_ids(board: Switchboard) -> AuxIds | None:
         whole = isinstance(ids, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in ids)
         if not whole or not ids or len(set(ids)) != len(ids) or min(ids) < 0:
             raise CheckpointError(f"config: {key} is {ids!r}, expected distinct layer ids; --aux gives boundaries")
-        return AuxIds(tuple(ids), key, convention)
+        # The speculators format writes boundaries, under whichever key.
+        spelled_out = board.raw.get("speculators_model_type") is not None
+        return AuxIds(tuple(ids), key, "boundary" if spelled_out else convention)
     return None
 
 

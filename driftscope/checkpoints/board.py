@@ -42,6 +42,8 @@ class Switchboard:
         self.load = load
         self.target = target
         """The target's text config, or None."""
+        self.trimmed: dict[str, tuple[int, ...]] = {}
+        """Canonical name -> shape that is read of it, from its first row on."""
         self.values: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.warnings: list[str] = []
@@ -120,6 +122,11 @@ class Switchboard:
         if len(shape) != dims:
             raise CheckpointError(f"{name} has shape {list(shape)}, expected {dims} dimension{'s' * (dims > 1)}")
         return shape
+
+    def trim(self, name: str, shape: tuple[int, ...]) -> None:
+        """Read only the first rows of a tensor."""
+        self.infos[name] = TensorInfo(self.infos[name].dtype, shape)
+        self.trimmed[name] = shape
 
     def config(self) -> DrafterConfig:
         """The switches as a DrafterConfig; those never put keep the default of the field, with origin `default`."""

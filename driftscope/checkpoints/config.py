@@ -51,6 +51,10 @@ class DrafterConfig:
     draft_vocab_size: int
     num_layers: int = 1
 
+    known_tokens: int | None = None
+    """Tokens that the drafter's own embedding has rows for, where the target's vocabulary is padded beyond them; None
+    where it has all."""
+
     # What the drafter reads from the target
     feature_source: Literal["aux", "final"] = "aux"
     """`aux`: boundaries before the final norm, concatenated ascending; `final`: the last hidden state."""
@@ -71,9 +75,10 @@ class DrafterConfig:
     fc_bias: bool = False
     fc_mlp: bool = False
     """GRIFFIN's second stage behind fc: u + MLP(norm(norm'(u)), norm(embed))."""
-    layer_form: Literal["eagle3", "eagle1", "mtp"] = "eagle3"
+    layer_form: Literal["eagle3", "eagle1", "mtp", "dflash"] = "eagle3"
     """`eagle3`: q, k, v read [input_layernorm(embed), hidden_norm(state)] of width 2H; `eagle1`: fc([embed, state])
-    every step, no pre-attention norm in layer 0; `mtp`: eh_proj([enorm(embed), hnorm(state)]) into a plain layer."""
+    every step, no pre-attention norm in layer 0; `mtp`: eh_proj([enorm(embed), hnorm(state)]) into a plain layer;
+    `dflash`: plain layers over a block of embeddings, which also attend to k and v made from hidden_norm(fc(features))."""
     embed_first: bool = True
     state_norm: bool = True
     """Whether layer 0 has a norm for the state, hidden_norm (`eagle3`) or hnorm (`mtp`)."""
@@ -124,9 +129,17 @@ class DrafterConfig:
     """Whether `norm` stands before the head."""
     wide_output: bool = False
     """The last layer ends in 2H: the head reads the first half (GRIFFIN)."""
-    carry: Literal["pre", "post", "second"] = "pre"
-    """The state handed to the next step: the residual, norm(residual) (`norm_output`, EAGLE 3.1), or the second half of
-    a wide output (GRIFFIN)."""
+    carry: Literal["pre", "post", "second", "none"] = "pre"
+    """The state handed to the next step: the residual, norm(residual) (`norm_output`, EAGLE 3.1), the second half of
+    a wide output (GRIFFIN), or `none`: all steps are drafted at once, from masks (P-EAGLE, DFlash)."""
+    mask_token_id: int | None = None
+    """Token whose embedding stands where none is known yet; of a drafter that carries nothing."""
+    block_size: int | None = None
+    """Rows of a block (DFlash): the last known token and masks."""
+    sample_from_anchor: bool = False
+    """Whether the row of the last known token drafts too, each row the token after its own; else masks draft their own."""
+    block_causal: Literal["none", "sliding", "all"] = "sliding"
+    """Layers in which a row of a block sees only those before it: those with a window, as in DFlash, none or all."""
     head: Literal["own", "target"] = "own"
     embedding: Literal["own", "target"] = "target"
     logit_scale: float = 1.0
@@ -161,6 +174,16 @@ class DrafterConfig:
                     list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
                 )
         return flat
+
+    @property
+    def fuses(self) -> bool:
+        """Whether fc combines the target's features once, rather than embedding and state at every step."""
+        return self.layer_form in ("eagle3", "dflash")
+
+    @property
+    def carries(self) -> bool:
+        """Whether a step takes over the state of the one before."""
+        return self.carry != "none"
 
     @property
     def reduced_vocab(self) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from driftscope.checkpoints import latent, sizes
+from driftscope.checkpoints import latent, masks, sizes
 from driftscope.checkpoints.aux_ids import resolve_aux
 from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.masks import resolve_mask_token
 from driftscope.checkpoints.rope import resolve_rope
 from driftscope.checkpoints.vocab import read_vocab_map
 from driftscope.errors import CheckpointError
@@ -58,6 +59,15 @@ def resolve(board: Switchboard, traits: Traits | None = None) -> None:
     resolve_common(board, traits)
     if board.get("feature_source") == "aux":
         resolve_aux(board)
+    if board.get("carry") == "none":
+        resolve_mask_token(
+            board,
+            "mask_token_id",
+            "pard_token",
+            "ptd_token_id",
+            "dflash_config.mask_token_id",
+            "eagle_config.mask_token_id",
+        )
 
 
 def resolve_common(board: Switchboard, traits: Traits) -> None:
@@ -110,8 +120,10 @@ def resolve_fc_norms(board: Switchboard) -> None:
 
 def resolve_carry(board: Switchboard, traits: Traits) -> None:
     """Put carry and final_norm."""
-    stated = board.flag(*traits.carry_keys)
-    if stated is None:
+    stated, masked = board.flag(*traits.carry_keys), masks.parallel(board)
+    if masked:
+        board.put("carry", "none", "weights" if masked == masks.TENSOR else "config", masked)
+    elif stated is None:
         board.put("carry", "pre", "default", "EAGLE-3")
         if not traits.carry_default_known and board.user("carry") is None:
             board.warnings.append("the carry is not recorded: pre-norm (EAGLE-3) assumed (--carry post for EAGLE 3.1)")
@@ -330,6 +342,8 @@ def llama_json(config: DrafterConfig) -> dict[str, Any]:
             "v_head_dim": c.v_head_dim,
             "rope_interleave": c.rope.layout == "interleaved",
         }
+    if c.mask_token_id is not None and c.layer_form == "eagle3":
+        written["mask_token_id"] = c.mask_token_id
     if c.target_hidden_size != c.hidden_size:
         written["target_hidden_size"] = c.target_hidden_size
     if c.fc_bias:

@@ -42,6 +42,8 @@ def engine_readings(
     """
     if config.layer_form == "mtp":
         return _mtp(config)
+    if config.layer_form == "dflash":
+        return []
     nested = raw.get("eagle_config")
     nested = nested if isinstance(nested, Mapping) else {}
     rows = [
@@ -53,6 +55,7 @@ def engine_readings(
         _later_norm(config),
         _fc_bias(config, raw),
         _attention_bias(config, raw),
+        _output_bias(config, raw),
         _embedding(config),
         _head(config, raw, stored),
         _vocab_map(config),
@@ -142,7 +145,7 @@ def _residual(config: DrafterConfig, raw: Mapping[str, Any]) -> EngineReading | 
 
 
 def _carry(config: DrafterConfig, raw: Mapping[str, Any], nested: Mapping[str, Any]) -> EngineReading | None:
-    if config.layer_form != "eagle3":
+    if config.layer_form != "eagle3" or not config.carries:
         return None
     top = "post" if raw.get("norm_output") is True else "pre"
     tensorrt = "post" if nested.get("return_hidden_post_norm") is True else top
@@ -195,6 +198,17 @@ def _attention_bias(config: DrafterConfig, raw: Mapping[str, Any]) -> EngineRead
     if isinstance(nested, Mapping):
         vllm = _yes(nested.get("attention_bias") is True)
     return _row("attention_bias", on, vllm, sglang, on, why)
+
+
+def _output_bias(config: DrafterConfig, raw: Mapping[str, Any]) -> EngineReading | None:
+    """Of the Llama layers, which most drafters are."""
+    if config.qk_norm or config.kv_lora_rank is not None:
+        return None
+    nested = raw.get("transformer_layer_config")
+    held = nested if isinstance(nested, Mapping) else raw
+    vllm, on = _yes(held.get("attention_bias") is True or held.get("bias") is True), _yes(config.output_bias)
+    why = "vLLM gives o_proj a bias where the config says attention_bias or bias; one not stored stays uninitialised there"
+    return _row("output_bias", on, vllm, on, on, why)
 
 
 def _embedding(config: DrafterConfig) -> EngineReading | None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 from driftscope.checkpoints import (
     angelslim,
     automodel,
+    dflash,
     eagle1,
     griffin,
     modelopt,
@@ -18,6 +19,7 @@ from driftscope.checkpoints import (
     safeailab,
     specforge,
     speculators,
+    speculators_dflash,
     torchspec,
     vllm,
 )
@@ -58,6 +60,8 @@ FAMILIES: tuple[Family, ...] = tuple(
         mtp_deepseek,
         mtp_qwen,
         mtp_mimo,
+        speculators_dflash,
+        dflash,
         speculators,
         griffin,
         eagle1,

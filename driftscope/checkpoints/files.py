@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import torch
 from driftscope.checkpoints import archives
 from driftscope.checkpoints.heads import head_inside
 from driftscope.errors import CheckpointError
+from driftscope.untrusted import check_regular, json_object
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -129,20 +129,10 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: too large, not JSON, or not an object.
     """
-    if path.stat().st_size > _MAX_JSON:
-        raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes of JSON, more than the {_MAX_JSON:,} allowed")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
+    return json_object(path, CheckpointError, limit=_MAX_JSON)
 
 
 def _open_file(path: Path) -> Source:
-    if not path.is_file():
-        raise CheckpointError(f"{path}: not a regular file")
     infos, load, own_config, notes = _open_weights(path)
     source = Source(str(path), (path,), infos, load, warnings=notes)
     beside = next((p for p in (path.with_suffix(".json"), path.parent / "config.json") if p.is_file()), None)
@@ -160,6 +150,7 @@ def _open_file(path: Path) -> Source:
 def _open_weights(
     path: Path,
 ) -> tuple[dict[str, TensorInfo], Callable[[str], torch.Tensor], dict[str, Any], list[str]]:
+    check_regular(path, CheckpointError)
     kind, notes = archives.kind_of(path)
     if kind == "safetensors":
         header = archives.safetensors_header(path)

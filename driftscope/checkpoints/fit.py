@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftscope.checkpoints.aux_ids import AuxIds, default_boundaries, depth, to_boundaries
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.padding import PADDED, fit_vocabulary
 from driftscope.errors import TargetError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def fit_to_target(config: DrafterConfig, target_config: Any) -> DrafterConfig:
             default boundaries.
     """
     target = text_config(target_config)
-    _check_sizes(config, target)
+    config = _check_sizes(config, target)
     if config.feature_source != "aux":
         return config
     n = depth(target)
@@ -53,26 +54,34 @@ def fit_to_target(config: DrafterConfig, target_config: Any) -> DrafterConfig:
 
 def target_warnings(checkpoint: Checkpoint, target_name: str | None) -> tuple[str, ...]:
     """A warning where the checkpoint records another target than the one given; sizes are `fit_to_target`'s matter."""
+    found = []
     recorded = checkpoint.target_name
-    if not recorded or not target_name or _plain(recorded) == _plain(target_name):
-        return ()
-    return (f"the checkpoint records the target {recorded}, and {target_name} was given",)
+    if recorded and target_name and _plain(recorded) != _plain(target_name):
+        found.append(f"the checkpoint records the target {recorded}, and {target_name} was given")
+    origin = checkpoint.config.origins.get("vocab_size")
+    if origin is not None and origin.source == "target" and origin.detail.endswith(PADDED):
+        found.append(f"a vocabulary of {checkpoint.config.vocab_size} in the target, {origin.detail}")
+    return tuple(found)
 
 
 def _plain(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2].lower()
 
 
-def _check_sizes(config: DrafterConfig, target: Any) -> None:
+def _check_sizes(config: DrafterConfig, target: Any) -> DrafterConfig:
+    """The config, with the vocabulary of the target where the two differ in padding only."""
     for switch, attribute, what in (
         ("target_hidden_size", "hidden_size", "features of width"),
         ("vocab_size", "vocab_size", "a vocabulary of"),
     ):
         mine, theirs = getattr(config, switch), getattr(target, attribute, None)
         if theirs is not None and theirs != mine:
+            if switch == "vocab_size" and (fitted := fit_vocabulary(config, theirs)) is not None:
+                return fitted
             origin = config.origins.get(switch)
             where = f" ({origin.source}: {origin.detail})" if origin and origin.detail else ""
             raise TargetError(f"the drafter expects {what} {mine}{where}, the target has {theirs}: not its target")
+    return config
 
 
 def _check_boundaries(config: DrafterConfig, layers: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 # What only a head holds; the group is the prefix of all its tensors.
 _MARKS = (
-    re.compile(r"^((?:.*\.)?layers\.\d+\.)eh_proj\.weight$"),
+    re.compile(r"^((?:.*\.)?layers\.\d+\.)eh_proj\.weight(?:_packed)?$"),
     re.compile(r"^((?:.*\.)?mtp\.)"),
     re.compile(r"^((?:.*\.)?mtp_layers\.)"),
     re.compile(r"^((?:.*\.)?mtp_block\.)"),

@@ -15,6 +15,7 @@ from driftscope.checkpoints import eagle3
 from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig, OriginSource
 from driftscope.checkpoints.decoder_layer import class_config, layer_config, norm_offset
+from driftscope.checkpoints.padding import cut
 from driftscope.checkpoints.rope import resolve_rope
 from driftscope.errors import CheckpointError
 
@@ -146,7 +147,8 @@ def _resolve_sizes(board: Switchboard, made: Any, source: OriginSource) -> None:
     ):
         board.put(switch, value, source, detail)
     for name in ("lm_head.weight", "embed_tokens.weight"):
-        if board.has(name) and board.shape(name)[0] != board.get("vocab_size"):
+        size = board.get("vocab_size")
+        if board.has(name) and board.shape(name)[0] != size and not cut(board, name, size):
             raise CheckpointError(
                 f"{name} has {board.shape(name)[0]} rows, but the config says vocab_size = {board.get('vocab_size')}"
             )

@@ -20,7 +20,7 @@ _NORM = (
 )
 CANONICAL = re.compile(
     rf"^(?:fc\.(?:weight|bias)|input_norm\.weight|fc_norm\.\d+\.weight|embed_tokens\.weight|lm_head\.weight|norm\.weight"
-    rf"|d2t|t2d|layers\.\d+\.(?:{_PROJECTION}|{_NORM}))$"
+    rf"|mask_hidden|d2t|t2d|layers\.\d+\.(?:{_PROJECTION}|{_NORM}))$"
 )
 _AUX_NORMS = {"aux_norm_low": 0, "aux_norm_mid": 1, "aux_norm_high": 2}
 

@@ -12,6 +12,7 @@ import torch
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.files import Source, from_state_dict, open_source
 from driftscope.checkpoints.fit import fit_to_target, text_config
+from driftscope.checkpoints.padding import fit_rows
 from driftscope.checkpoints.reader import Reading, read
 from driftscope.errors import CheckpointError
 
@@ -86,7 +87,7 @@ def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: An
         raise CheckpointError(f"{source.path}: {reading.problems[0]}")
     assert reading.config is not None  # without problems there are switches
     config = reading.config if target_config is None else fit_to_target(reading.config, target_config)
-    weights = {name: _checked(name, reading) for name in reading.names}
+    weights = fit_rows(config, {name: _checked(name, reading) for name in reading.names})
     return Checkpoint(
         path=source.path,
         sha256=source.sha256(),

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from driftscope.checkpoints import experts, names, refuse
+from driftscope.checkpoints import experts, masks, names, refuse
 from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import FAMILIES, Family
 from driftscope.checkpoints.files import Source, TensorInfo
+from driftscope.checkpoints.quantised import dequantised
 from driftscope.checkpoints.sizes import expected_shapes
 from driftscope.errors import CheckpointError
 
@@ -49,7 +50,9 @@ class Reading:
 
     def load(self, canonical: str) -> torch.Tensor:
         if canonical not in self.stacked:
-            return self.source.load(self.names[canonical])
+            tensor, shape = self.source.load(self.names[canonical]), self.infos[canonical].shape
+            # Padding is cut off. Writers differ in how many dimensions of 1 stand before the width of a mask.
+            return tensor[: shape[0]] if tensor.ndim == len(shape) > 0 else tensor.reshape(shape)
         # Filled in place: the experts of a large head are most of its bytes.
         info = self.infos[canonical]
         filled = torch.empty(info.shape, dtype=getattr(torch, info.dtype))
@@ -69,6 +72,7 @@ def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any
         CheckpointError: no drafter layout, one that is recognised and refused, or an override that no switch has.
     """
     _check_config(source.config)
+    source = dequantised(source)
     refuse.check(source)
     bare, outside, notes = names.unwrap(source.infos)
     family, reason = recognise(bare, source)
@@ -76,6 +80,8 @@ def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any
     stored, unused = _rename(bare, family.rename)
     single = {canonical: source.infos[name] for canonical, name in stored.items()}
     infos, stacked = experts.stack(single)
+    if (mask := infos.get(masks.TENSOR)) is not None and set(mask.shape[:-1]) <= {1}:
+        infos[masks.TENSOR] = TensorInfo(mask.dtype, (1, 1, mask.numel))
     reading = Reading(source, family.NAME, reason, None, {}, infos, unused + outside, raw=raw)
     reading.stacked = {name: [tuple(stored[n] for n in row) for row in rows] for name, rows in stacked.items()}
     reading.names = {name: stored[name] if name in stored else _spread(reading.stacked[name]) for name in infos}
@@ -85,6 +91,7 @@ def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any
     board = Switchboard(raw, known, reading.load, overrides, target)
     try:
         family.resolve(board)
+        reading.infos |= {name: board.infos[name] for name in board.trimmed}
     except CheckpointError as error:
         reading.problems.append(str(error))
     else:

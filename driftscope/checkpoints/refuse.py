@@ -11,17 +11,25 @@ from driftscope.checkpoints.files import Source
 from driftscope.errors import CheckpointError
 
 _NO_CARRY = "it hands no state from step to step, so there is no chain to probe"
+_QUANTISED = (
+    "quantised weights of a kind that is not read here (FP8 and the integers of compressed-tensors are); export the"
+    " drafter unquantised"
+)
+_OTHER_BLOCKS = "of the block drafters DFlash and P-EAGLE are read"
 # (pattern that a tensor name must hold, what it is). The first that any name matches decides.
 _BY_TENSOR: tuple[tuple[str, str], ...] = (
     (r"lora_[AB]\.|lora_embedding_[AB]", "a LoRA adapter; merge it into its model and open that"),
     (r"(^|\.)medusa_heads?\.|^\d+\.\d+\.linear\.(weight|bias)$", f"Medusa heads: {_NO_CARRY}"),
     (r"(^|\.)hydra_(heads?|mlp|lm_head)", f"Hydra heads, which read tokens, not a carried state: {_NO_CARRY}"),
     (r"^(speculator\.)?(emb|proj|head)\.0\.weight$", "an MLP speculator, which has no attention to look at"),
-    (r"(^|\.)mask_hidden$", f"a P-EAGLE drafter, which drafts all steps in one pass: {_NO_CARRY}"),
-    (r"\.(qweight|qzeros|scales|weight_packed|absmax|weight\.quant_state)",
-     "quantised weights; export the drafter unquantised"),
+    (r"\.(qweight|qzeros)$", f"GPTQ or AWQ, {_QUANTISED}"),
+    (r"\.(absmax|SCB)$|\.weight\.(absmax|quant_state|quant_map|nested_)", f"bitsandbytes, {_QUANTISED}"),
+    (r"\.weight_(scale_2|global_scale)$", f"NVFP4, {_QUANTISED}"),
+    (r"_proj_(blocks|scales)$", f"MXFP4, {_QUANTISED}"),
+    (r"\.(weight_packed|compressed|bitmask|meta_idx)$|\.scales$", f"packed or sparse, {_QUANTISED}"),
     (r"self_attn\.(qkv_proj|fused_qkv_a_proj)", "fused q, k and v, as engines hold them; export the drafter unfused"),
-    (r"(^|\.)(markov|dspark|dflash)_", f"a block-parallel drafter: {_NO_CARRY}"),
+    (r"(^|\.)(markov|dspark)_", f"a block drafter with a Markov chain over its logits: {_OTHER_BLOCKS}"),
+    (r"(^|\.)(attention_conv|mlp_conv|candidate_selector)\.", f"a DFlash2 drafter: {_OTHER_BLOCKS}"),
 )  # fmt: skip
 _VARIANTS: tuple[tuple[str, str], ...] = (
     (r"mlp\.(experts\.|gate\.weight|router\.)", "a drafter with experts (MoE), whose layer is not read here"),
@@ -29,9 +37,8 @@ _VARIANTS: tuple[tuple[str, str], ...] = (
      r"|hnorm)\.", "an EAGLE-1 variant with norms around fc, which is not read here"),
 )  # fmt: skip
 _BY_ARCHITECTURE: tuple[tuple[str, str], ...] = (
-    (r"DFlash|DSpark|Domino|JetSpec", f"a block-parallel drafter: {_NO_CARRY}"),
+    (r"DFlash2|DSpark|Domino|JetSpec", f"a block drafter of another kind: {_OTHER_BLOCKS}"),
     (r"Medusa", f"Medusa heads: {_NO_CARRY}"),
-    (r"P-?[Ee]agle", f"a P-EAGLE drafter, which drafts all steps in one pass: {_NO_CARRY}"),
     (r"MLPSpeculator", "an MLP speculator, which has no attention to look at"),
 )
 # What the MTP layouts are recognised by, and what only other MTP heads hold.
@@ -40,7 +47,7 @@ _MTP = re.compile(
     r"|^mtp\.pre_fc_norm_(?:hidden|embedding)\.|^mtp_layers\.\d+\.(?:token|hidden)_layernorm\."
 )
 _OTHER_MTP = re.compile(r"(^|\.)(eh_proj|mtp|mtp_layers|mtp_block|mtp_linear_proj)\b")
-_SPECULATORS = ("eagle3", "eagle", "mtp")
+_SPECULATORS = ("eagle3", "eagle", "mtp", "peagle", "dflash")
 
 
 def check(source: Source) -> None:
@@ -67,9 +74,10 @@ def refusal(stored: Collection[str], raw: Mapping[str, Any], folder: Collection[
     nested = raw.get("eagle_config")
     nested = nested if isinstance(nested, Mapping) else {}
     parallel = nested.get("parallel_draft_step")
-    if raw.get("parallel_drafting") or (isinstance(parallel, int) and parallel > 1):
-        return f"drafts several steps in one pass (parallel drafting): {_NO_CARRY}"
-    if "pard_token" in raw:
+    masked = bool({"mask_hidden", "hidden_norm.weight"} & names.unwrap(stored)[0].keys())
+    if not masked and (raw.get("parallel_drafting") or (isinstance(parallel, int) and parallel > 1)):
+        return "drafts several steps in one pass (parallel drafting), but not as P-EAGLE: no mask_hidden is stored"
+    if "pard_token" in raw and not masked:
         return f"a PARD drafter, an ordinary language model: {_NO_CARRY}"
     for name in raw.get("architectures") or ():
         for pattern, what in _BY_ARCHITECTURE:

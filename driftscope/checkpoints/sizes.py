@@ -9,6 +9,7 @@ from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.decoder_layer import layer_shapes
 from driftscope.checkpoints.latent import MARK, resolve_latent
+from driftscope.checkpoints.padding import EMBEDDING, HEAD, cut
 from driftscope.errors import CheckpointError
 
 _Q, _K, _V, _O = (f"layers.0.self_attn.{p}_proj.weight" for p in "qkvo")
@@ -204,9 +205,12 @@ def resolve_vocab_sizes(board: Switchboard, default_vocab: int | None = None) ->
     if counted:
         name, dims = counted
         size = board.shape(name, dims)[0]
-        if stated and stated[0] != size:
+        if stated and stated[0] != size and not (name == EMBEDDING and cut(board, name, stated[0])):
             raise CheckpointError(f"{name} covers {size} tokens, but the config says vocab_size = {stated[0]}")
+        size = stated[0] if stated else size
         board.put("vocab_size", size, *(("config", "vocab_size") if stated else ("weights", name)))
+        if name != EMBEDDING and board.has(EMBEDDING):
+            cut(board, EMBEDDING, size)
     elif stated:
         board.put("vocab_size", stated[0], "config", "vocab_size")
     elif target_size is not None:
@@ -230,6 +234,9 @@ def _resolve_draft_size(board: Switchboard, width: int) -> None:
         rows, columns = board.shape("lm_head.weight")
         if columns != width:
             raise CheckpointError(f"lm_head.weight is {columns} wide, but the drafter's width is {width}")
+        tokens = stated[0] if stated else board.shape("d2t", 1)[0] if board.has("d2t") else board.get("vocab_size")
+        if cut(board, HEAD, tokens):
+            rows = tokens
         if stated and stated[0] != rows:
             raise CheckpointError(f"lm_head.weight has {rows} rows, but the config says {stated[1]} = {stated[0]}")
         board.put("draft_vocab_size", rows, *(("config", stated[1]) if stated else ("weights", "lm_head.weight")))
@@ -263,7 +270,7 @@ def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     features = c.num_aux * c.target_hidden_size
     if c.fc:
-        inputs = features if c.layer_form == "eagle3" and c.feature_source == "aux" else hidden + c.target_hidden_size
+        inputs = features if c.fuses and c.feature_source == "aux" else hidden + c.target_hidden_size
         shapes["fc.weight"] = (hidden, inputs)
         if c.fc_bias:
             shapes["fc.bias"] = (hidden,)
@@ -277,6 +284,10 @@ def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
         inner = c.intermediate_size
         shapes |= {f"fc_mlp.{name}.weight": (hidden,) for name in ("outer_norm", "norm")}
         shapes |= {"fc_mlp.up_proj.weight": (inner, 2 * hidden), "fc_mlp.down_proj.weight": (hidden, inner)}
+    if c.layer_form == "dflash":
+        shapes["hidden_norm.weight"] = (hidden,)
+    elif not c.carries:
+        shapes["mask_hidden"] = (1, 1, features)
     if c.layer_form == "mtp":
         shapes |= {"enorm.weight": (hidden,), "hnorm.weight": (hidden,)}
     for j in range(c.num_layers):

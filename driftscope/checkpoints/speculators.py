@@ -1,4 +1,4 @@
-"""The speculators format of EAGLE-3: switches at the top, layers in `transformer_layer_config`, ids as boundaries."""
+"""The speculators format of EAGLE-3 and P-EAGLE: switches at the top, layers in `transformer_layer_config`, ids as boundaries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ARCHITECTURES = ("Eagle3Speculator", "Eagle3DraftModel")
 
 
 def recognise(bare: Collection[str], raw: Mapping[str, Any]) -> str | None:
-    if raw.get("speculators_model_type") == "eagle3":
-        return "speculators_model_type is eagle3"
+    if (kind := raw.get("speculators_model_type")) in ("eagle3", "peagle"):
+        return f"speculators_model_type is {kind}"
     named = next((name for name in raw.get("architectures") or () if name in _ARCHITECTURES), None)
     return f"architecture {named}" if named and "transformer_layer_config" in raw else None
 
@@ -50,7 +50,8 @@ def resolve(board: Switchboard) -> None:
         max_position_default=defaults.get("max_position_embeddings"),
     )
     eagle3.resolve(board, traits)
-    if board.flag("norm_before_residual") is None and board.user("residual") is None:
+    told = board.flag("norm_before_residual") is not None or board.user("residual") is not None
+    if not told and board.get("carry") != "none":
         board.warnings.append(
             "norm_before_residual is not in the config: false is assumed, the format's own default; vLLM assumes"
             " true (--set residual=normed)"
@@ -69,9 +70,12 @@ def config_json(config: DrafterConfig) -> dict[str, Any]:
     top["draft_vocab_size"] = layer.pop("draft_vocab_size")
     top["target_hidden_size"] = layer.pop("target_hidden_size", None)
     layer.pop("num_aux_hidden_states", None)
+    kind, name = ("eagle3", "Eagle3DraftModel") if config.carries else ("peagle", "PEagleDraftModel")
+    if not config.carries:
+        top["mask_token_id"] = layer.pop("mask_token_id")
     return {
-        "architectures": ["Eagle3DraftModel"],
-        "speculators_model_type": "eagle3",
+        "architectures": [name],
+        "speculators_model_type": kind,
         "eagle_aux_hidden_state_layer_ids": list(config.aux_boundaries) if config.aux_boundaries else None,
         "transformer_layer_config": layer,
         "tie_word_embeddings": False,

@@ -39,6 +39,7 @@ def stored_name(canonical: str) -> str:
 
 def config_json(config: DrafterConfig) -> dict[str, Any]:
     name = "Eagle3Qwen3ForCausalLM" if config.qk_norm else "Eagle3LlamaForCausalLM"
+    name = name if config.carries else name.replace("Eagle3", "Peagle")
     written = eagle3.llama_json(config) | {"architectures": [eagle3.architecture(config, name)]}
     if config.feature_source == "final":
         written["eagle_config"] = {"use_aux_hidden_state": False}

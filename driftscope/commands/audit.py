@@ -36,7 +36,7 @@ def audit(
     ] = None,
     count: Annotated[
         int, typer.Option("--count", min=1, help="How many of them, spread evenly; 16 or more can decide.")
-    ] = 24,
+    ] = 48,
     fix: Annotated[
         Path | None,
         typer.Option("--fix", metavar="FOLDER", help="Write a corrected copy of the checkpoint there."),

@@ -18,4 +18,5 @@ def run_content(run: Run, assessment: Assessment, depth: int | None) -> dict[str
     post_norm = summary["checkpoint"]["switches"].get("carry") == "post"
     found = verdict(summary, causes_of(assessment, post_norm))
     told = {"kind": found.kind, "headline": found.headline, "cause": found.cause or None}
-    return {**summary, "verdict": told, **assessment.to_dict()}
+    audit = {"audit": run.info.audit} if run.info.audit is not None else {}
+    return {**summary, "verdict": told, **audit, **assessment.to_dict()}

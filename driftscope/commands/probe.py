@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -15,7 +15,7 @@ from rich.text import Text
 from driftscope.commands import options
 from driftscope.commands.content import run_content
 from driftscope.commands.guard import FAILED, Debug, fail, print_json, state
-from driftscope.errors import RunError
+from driftscope.errors import DriftscopeError, RunError
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -30,6 +30,12 @@ Your prompts, the figures as JSON:
 
 Go on after an interruption:
 [cyan]driftscope probe drafters/eagle3 -o runs/eagle3 --resume[/cyan]
+
+A target too big for this machine, from states captured elsewhere (`driftscope capture --help`):
+[cyan]driftscope probe drafters/eagle3 --capture captures/qwen --target Qwen/Qwen3-8B[/cyan]
+
+On the Ray cluster that RAY_ADDRESS names, or on this machine's processors:
+[cyan]driftscope probe drafters/eagle3 --shards ray[/cyan]
 
 A switch that the config should have said:
 [cyan]driftscope probe drafters/eagle3 --carry post[/cyan]"""
@@ -59,11 +65,23 @@ def probe(
         Path | None,
         typer.Option("--chat-template", help="Jinja file to use instead of the target's own chat template."),
     ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            "--capture",
+            metavar="FOLDER",
+            help="Texts and states of `driftscope capture` instead of prompts; only the target's ends are loaded.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FOLDER", help="Run folder. [dim]Default: a new one in runs/.[/dim]"),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
+    shards: Annotated[
+        Literal["local", "ray"],
+        typer.Option("--shards", help="Where prompts are measured: here, or as tasks of a Ray cluster."),
+    ] = "local",
     json: options.Json = False,
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", min=1, help="Length of a continuation.", rich_help_panel=MEASUREMENT)
@@ -114,6 +132,14 @@ def probe(
             rich_help_panel=MEASUREMENT,
         ),
     ] = None,
+    audit: Annotated[
+        bool,
+        typer.Option(
+            "--audit/--no-audit",
+            help="A short audit first: is it run as it was trained? `driftscope audit` does more.",
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = True,
     thresholds: options.Thresholds = None,
     seed: Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=MEASUREMENT)] = 0,
     aux: options.Aux = None,
@@ -126,6 +152,31 @@ def probe(
     dtype: Annotated[
         str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.", rich_help_panel=options.PLACES)
     ] = "auto",
+    device_map: Annotated[
+        str | None,
+        typer.Option(
+            "--device-map",
+            metavar="auto|balanced|sequential",
+            help="Spread the target over devices and memory, as transformers does; needs accelerate.",
+            rich_help_panel=options.PLACES,
+        ),
+    ] = None,
+    drafter_device: Annotated[
+        str | None,
+        typer.Option(
+            "--drafter-device",
+            help="Where the drafter runs. [dim]Default: with its target.[/dim]",
+            rich_help_panel=options.PLACES,
+        ),
+    ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Only kernels whose results repeat bit for bit; slower on CUDA.",
+            rich_help_panel=options.PLACES,
+        ),
+    ] = False,
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
     cache_dir: Annotated[
@@ -153,10 +204,20 @@ def probe(
     chosen: dict[str, Any] = {"probes": _known(probes)} if probes is not None else {}
     if chat_template is not None:
         chosen["chat_template"] = chat_template
+    if capture is not None:
+        if str(context.get_parameter_source("max_new_tokens")).endswith("COMMANDLINE"):
+            raise DriftscopeError("--max-new-tokens changes nothing about --capture: its texts are as long as they are")
+        chosen["capture"] = capture
+    if shards != "local":
+        chosen["shards"] = shards
+    places = {"device_map": device_map, "drafter_device": drafter_device, "deterministic": deterministic or None}
+    chosen |= {name: value for name, value in places.items() if value is not None}
     if probe_option:
         from driftscope.probes.options import parse_options
 
         chosen["options"] = parse_options(probe_option)
+    if not audit:
+        chosen["audit"] = False
     state(context).run = folder
 
     # Libraries print as they please: stdout is for the result.
@@ -188,6 +249,8 @@ def probe(
                 **chosen,
             )
             progress.message("looking for findings")
+            # A block drafter has no more steps than its block.
+            depth = min(depth, int(run.info.settings.get("depth", depth)))
             assessment = assess(run, limits, depth=depth)
             save(run, assessment)
     if json:

@@ -77,6 +77,6 @@ def _difference(first: Run, other: Run) -> tuple[str, Any, Any, str] | None:
 
 def _texts(run: Run) -> pd.Series:
     """The token after the anchor's first one, by (prompt, anchor)."""
-    rows = run.table("anchors", probe=CLEAN)
+    rows = run.table("anchors", CLEAN, columns=["variant", "feed", "prompt", "anchor", "step", "text"])
     rows = rows[(rows["variant"] == CLEAN) & (rows["feed"] == "drafted") & (rows["step"] == 1)]
     return rows.set_index([rows["prompt"].astype(str), "anchor"])["text"]

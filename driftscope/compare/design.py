@@ -9,7 +9,7 @@ from typing import Any, Literal
 from driftscope.run import Run
 
 FACTORS = {"fc_norm": "FC-norm", "carry": "post-norm"}
-Kind = Literal["single", "factorial", "one switch", "both switches", "same switches", "several"]
+Kind = Literal["single", "factorial", "one switch", "both switches", "same switches", "several", "different kinds"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Design:
     """Of one switch: `fc_norm` or `carry`."""
     others: tuple[str, ...] = ()
     """Other switches that differ between the runs: what is found may be theirs."""
+    at_once: tuple[int, ...] = ()
+    """The runs whose drafter carries nothing: all steps are drafted at once."""
     notes: tuple[str, ...] = ()
 
 
@@ -34,6 +36,14 @@ def design(runs: Sequence[Run]) -> Design:
     cells = tuple((bool(part.get("fc_norm")), part.get("carry") == "post") for part in switches)
     others = tuple(_others(switches))
     notes = []
+    at_once = tuple(place for place, part in enumerate(switches) if part.get("carry") == "none")
+    if 0 < len(at_once) < len(runs):
+        notes.append("a drafter of all steps at once carries nothing: what is measured of the carry is absent for it")
+        notes.append(
+            "excess and displacement of a block grow because it has masks where the baseline has features: compare them"
+            " between blocks, not with a chain's"
+        )
+        return Design("different kinds", cells, others=others, at_once=at_once, notes=tuple(notes))
     if others:
         notes.append(f"the checkpoints also differ in {', '.join(others)}: what is found may be due to that")
     if len({run.info.checkpoint.sha256 for run in runs}) < len(runs):
@@ -42,7 +52,7 @@ def design(runs: Sequence[Run]) -> Design:
             " training with it does"
         )
     kind, order, factor = _kind(cells)
-    return Design(kind, cells, order, factor, others, tuple(notes))
+    return Design(kind, cells, order, factor, others, at_once, tuple(notes))
 
 
 def _kind(cells: tuple[tuple[bool, bool], ...]) -> tuple[Kind, tuple[int, ...], str]:

@@ -81,13 +81,18 @@ class Comparison:
             "design": self.design.kind,
             "factor": self.design.factor or None,
             "runs": [
-                {"name": name, "folder": folder, "fc_norm": cell[0], "carry": "post" if cell[1] else "pre"}
-                for name, folder, cell in zip(self.runs, self.folders, self.design.cells, strict=True)
+                {"name": name, "folder": folder, "fc_norm": cell[0], "carry": self._carry(place)}
+                for place, (name, folder, cell) in enumerate(
+                    zip(self.runs, self.folders, self.design.cells, strict=True)
+                )
             ],
             "headline": self.headline,
             "notes": list(self.notes),
             "quantities": [_quantity(part) for part in self.compared],
         }
+
+    def _carry(self, place: int) -> str:
+        return "none" if place in self.design.at_once else "post" if self.design.cells[place][1] else "pre"
 
     def values_frame(self) -> pd.DataFrame:
         """Tidy: a row per quantity and run, with `mean`, `low` and `high`."""

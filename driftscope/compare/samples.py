@@ -14,7 +14,7 @@ from driftscope.findings.noise_sums import noise_sums
 from driftscope.run import Run
 from driftscope.stats.contrasts import Figure, log_half_point, ratio, relative
 from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN, FeedFigures, feed_figures
+from driftscope.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
 
 Better = Literal["lower", "higher", ""]
 
@@ -46,7 +46,7 @@ class Sample:
 
 def common_depth(runs: Sequence[Run]) -> int:
     """Steps that every run holds."""
-    return min(int(run.table("anchors", probe=CLEAN)["step"].max()) for run in runs)
+    return min(int(run.table("anchors", CLEAN, columns=["step"])["step"].max()) for run in runs)
 
 
 def noise_level(name: str) -> float | None:
@@ -73,7 +73,7 @@ def samples(run: Run, prompts: Sequence[str], depth: int) -> dict[str, Sample]:
 
 
 def _clean(run: Run, table: str, prompts: Sequence[str], depth: int) -> pd.DataFrame:
-    rows = run.table(table, probe=CLEAN)
+    rows = run.table(table, CLEAN, columns=(*FIGURE_COLUMNS, "match") if table == "anchors" else None)
     return rows[(rows["variant"] == CLEAN) & (rows["step"] <= depth) & rows["prompt"].isin(prompts)]
 
 
@@ -150,12 +150,14 @@ def _acceptance(figures: FeedFigures, prompts: Sequence[str]) -> list[Sample]:
     return [
         Sample(quantity, (_placed(numerator, figures, prompts, 0.0), _placed(denominator, figures, prompts, 0.0)))
         for quantity, numerator, denominator in columns
-        if denominator.sum() >= stats.MIN_DENOMINATOR
+        if denominator.sum() >= stats.MIN_DENOMINATOR and np.isfinite(numerator).all()
     ]
 
 
 def _served(rows: pd.DataFrame, prompts: Sequence[str], depth: int) -> list[Sample]:
     """Accepted tokens over the rounds of the served walk, loops kept."""
+    if rows["accepted"].isna().any():
+        return []
     length = rows.groupby([rows["prompt"].astype(str), "anchor"], sort=True)["accepted"].sum()
     total, rounds = np.full((2, len(prompts)), np.nan)
     for place, prompt in enumerate(prompts):
@@ -183,7 +185,7 @@ def _served(rows: pd.DataFrame, prompts: Sequence[str], depth: int) -> list[Samp
 
 def _agreement(rows: pd.DataFrame, prompts: Sequence[str], depth: int) -> list[Sample]:
     """Text-fed agreement at the last step over that at step 1."""
-    rows = rows[~rows["loop"]]
+    rows = rows[~rows["loop"] & rows["match"].notna()]
     if rows.empty or depth < 2:
         return []
     by_step = rows["match"].astype(float).groupby([rows["prompt"].astype(str), rows["step"]])

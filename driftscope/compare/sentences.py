@@ -103,6 +103,16 @@ def headline(design: Design, compared: Sequence[Compared], runs: Sequence[str]) 
         return (
             "These two checkpoints have the same FC-norm and carry: what differs comes from weights or other switches."
         )
+    if design.kind == "different kinds" and len(runs) == 2:
+        # Attention is measured against another baseline in a block.
+        told = [part for part in compared if part.quantity.name not in ("displacement", "self_excess_slope")]
+        what = _list_of(_moved(told, runs)) or "moves no figure by more than chance"
+        return (
+            f"One of these two checkpoints drafts step by step, the other all steps at once. Against {runs[0]}, {runs[1]}"
+            f" {what} ({COVERAGE})."
+        )
+    if design.kind == "different kinds":
+        return f"{len(runs)} checkpoints, each against {runs[0]}; some draft step by step, others all steps at once."
     return f"{len(runs)} checkpoints, each against {runs[0]}. They are not the four of FC-norm x carry, so no effects are given."
 
 

@@ -65,9 +65,10 @@ def _table() -> Table:
 
 def _values(comparison: Comparison, between: str) -> Table:
     table = _table()
-    for name, (fc_norm, post) in zip(comparison.runs, comparison.design.cells, strict=True):
+    for place, (name, (fc_norm, post)) in enumerate(zip(comparison.runs, comparison.design.cells, strict=True)):
         held = [word for word, on in zip(FACTORS.values(), (fc_norm, post), strict=True) if on]
         told = "both" if len(held) == 2 else held[0] if held else "neither"
+        told = "all at once" if place in comparison.design.at_once else told
         table.add_column(f"{name}\n{told}", justify="right", overflow="fold")
     for part in comparison.compared:
         table.add_row(part.quantity.short, *(_value(part, part.values.get(name), between) for name in comparison.runs))

@@ -9,10 +9,17 @@ import torch
 from torch import Tensor
 
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.padding import fit_rows
+from driftscope.drafter.block import BlockDrafter
 from driftscope.drafter.model import Drafter
 from driftscope.errors import CheckpointError
 
 MAPS = ("d2t", "t2d")
+
+
+def drafter_class(config: DrafterConfig) -> type[Drafter]:
+    """The module that a drafter with these switches is."""
+    return BlockDrafter if config.layer_form == "dflash" else Drafter
 
 
 def build_drafter(
@@ -31,12 +38,15 @@ def build_drafter(
     another shape than the config gives it.
     """
     with torch.device("meta"):
-        drafter = Drafter(config)
-    state = {name: tensor for name, tensor in weights.items() if name not in MAPS}
+        drafter = drafter_class(config)(config)
+    state = {name: tensor for name, tensor in fit_rows(config, weights).items() if name not in MAPS}
     if config.embedding == "target":
         state["embed_tokens.weight"] = target_embedding
     if config.head == "target":
         state["lm_head.weight"] = target_head
+        if config.known_tokens is not None:
+            # What the drafter could not embed, it does not draft.
+            state["lm_head.weight"] = target_head[: config.draft_vocab_size]
     target_ids = target_token_ids(config, weights.get("d2t"))
     wanted = drafter.state_dict()
     for name, slot in wanted.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class Drafter(nn.Module):
         hidden, wide = config.hidden_size, config.target_hidden_size
         self.embed_tokens = nn.Embedding(config.vocab_size, hidden)
         inputs = config.num_aux * wide if config.feature_source == "aux" else wide
-        if config.layer_form != "eagle3":
+        if not config.fuses:
             inputs = 2 * hidden
         if config.input_norm:
             self.input_norm = RMSNorm(inputs, config.rms_norm_eps, config.norm_offset)
@@ -56,6 +57,8 @@ class Drafter(nn.Module):
             self.fc = nn.Linear(inputs, hidden, bias=config.fc_bias)
         if config.fc_mlp:
             self.fc_mlp = FcMLP(config)
+        if not config.carries and config.layer_form == "eagle3":
+            self.mask_hidden = nn.Parameter(torch.zeros(1, 1, inputs), requires_grad=False)
         if config.layer_form == "mtp":
             self.enorm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
             self.hnorm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
@@ -75,35 +78,44 @@ class Drafter(nn.Module):
             "fused",
         )
         self.step_sites: tuple[str, ...] = (
-            "state",
-            "embed",
-            *(() if config.layer_form == "eagle1" else ("embed_norm", "state_norm")),
-            *(() if config.layer_form == "eagle3" else ("layer_input",)),
+            *self.entry_sites(),
             *(f"layers.{layer.index}.{name}" for layer in self.layers for name in layer.SITES),
             "residual",
             *(("final_norm",) if hasattr(self, "norm") else ()),
-            "carry",
+            *(("carry",) if config.carries else ()),
             "logits",
         )
         for name in ("fused", *(name for name in self.step_sites if "." not in name)):
             self.add_module(name, Site())
 
+    def entry_sites(self) -> tuple[str, ...]:
+        """Sites of a step before its first layer, in the order of the forward pass."""
+        form = self.config.layer_form
+        norms = () if form == "eagle1" else ("embed_norm", "state_norm")
+        return ("state", "embed", *norms, *(() if form == "eagle3" else ("layer_input",)))
+
     def fuse(self, features: Float[Tensor, "row width"]) -> Float[Tensor, "row hidden"]:
         """The state that step 1 starts from. Norms and fc apply here only, never to a carried state."""
+        return self.fused(self._combined(features, self.aux, self.aux_norm))
+
+    def mask_state(self) -> Float[Tensor, "1 hidden"]:
+        """The state that stands for an unknown one in P-EAGLE, from the learned mask features. No site fires."""
+        plain = [nn.Identity()] * self.config.num_aux
+        return self._combined(self.mask_hidden[0], plain, plain)
+
+    def _combined(self, features: Tensor, aux: Iterable[Any], aux_norm: Iterable[Any]) -> Tensor:
         config = self.config
         if config.feature_source == "aux":
-            parts = [site(part) for site, part in zip(self.aux, features.chunk(config.num_aux, -1), strict=True)]
+            parts = [site(part) for site, part in zip(aux, features.chunk(config.num_aux, -1), strict=True)]
             if config.input_norm:
                 parts = list(self.input_norm(torch.cat(parts, -1)).chunk(config.num_aux, -1))
             if config.fc_norm:
                 normed = [norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)]
-                parts = [site(part) for site, part in zip(self.aux_norm, normed, strict=True)]
+                parts = [site(part) for site, part in zip(aux_norm, normed, strict=True)]
             features = torch.cat(parts, -1)
-        elif config.input_norm and config.layer_form == "eagle3":
+        elif config.input_norm and config.fuses:
             features = self.input_norm(features)
-        if config.fc and config.layer_form == "eagle3":
-            features = self.fc(features)
-        return self.fused(features)
+        return self.fc(features) if config.fc and config.fuses else features
 
     def step(
         self,
@@ -143,16 +155,16 @@ class Drafter(nn.Module):
         return self.residual(residual)
 
     def finish(self, residual: Float[Tensor, "row out"]) -> tuple[Tensor, Tensor]:
-        """carry [row, hidden] and logits [row, draft_vocab] of a step."""
+        """carry [row, hidden] and logits [row, draft_vocab] of a step. What is not carried on is no site."""
         carry, top = self.leave(residual)
-        carry = self.carry(carry)
+        carry = self.carry(carry) if self.config.carries else carry
         return carry, self.logits(self.lm_head(top) * self.config.logit_scale)
 
     def leave(self, residual: Float[Tensor, "row out"]) -> tuple[Tensor, Tensor]:
         """What is carried and what the head reads."""
         first, second = residual.chunk(2, -1) if self.config.wide_output else (residual, residual)
         normed = self.final_norm(self.norm(first)) if hasattr(self, "norm") else first
-        carried = {"pre": first, "post": normed, "second": second}
+        carried = {"pre": first, "post": normed, "second": second, "none": first}
         return carried[self.config.carry], normed if self.config.final_norm else first
 
     @property
@@ -163,6 +175,11 @@ class Drafter(nn.Module):
         if config.draft_kv == "step":
             sizes = (1,) * config.num_layers
         return [Window(size, fresh=config.draft_kv == "round") for size in sizes]
+
+    @property
+    def max_steps(self) -> int | None:
+        """How many steps it can draft; None for any number."""
+        return None
 
     @property
     def learned_sinks(self) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.cells import PromptCells, chains
 from driftscope.figures.grids import put
 from driftscope.stats.intervals import Floats
 from driftscope.stats.shares import count_quantiles
@@ -31,18 +32,18 @@ def acceptance_figures(
     sampling = _sampling(anchors[anchors["feed"] == "text"], resamples)
     if sampling:
         found["sampling"] = sampling
-    drafted = anchors[anchors["feed"] == "drafted"]
+    drafted = anchors[(anchors["feed"] == "drafted") & anchors["accepted"].notna()]
     if drafted.empty:
         return found
     deepest = int(drafted["step"].max())
-    by_chain = drafted.groupby([drafted["prompt"].astype(str), "anchor"], sort=True)
-    length, loop = by_chain["accepted"].sum(), by_chain["loop"].first()
-    chains = np.stack([_histogram(part[~loop[part.index]], deepest) for _, part in length.groupby(level=0)])
+    by_chain = chains(drafted)
+    parts = list(by_chain.by_prompt())
+    outside = [by_chain.length[part][~by_chain.loop[part]] for part in parts]
+    counts = np.stack([_histogram(lengths, deepest) for lengths in outside])
     survival: list[dict[str, Any]] = [{"length": size} for size in range(1, deepest + 1)]
-    _survive(survival, "chains", chains, resamples)
-    positions = length.index.get_level_values("anchor").to_series(index=length.index).groupby(level=0)
-    if (positions.diff().dropna() == 1).all():
-        walks = [stats.served_walk(part.to_numpy(), deepest).accepted for _, part in length.groupby(level=0)]
+    _survive(survival, "chains", counts, resamples)
+    if by_chain.consecutive:
+        walks = [stats.served_walk(by_chain.length[part], deepest).accepted for part in parts]
         rounds = np.stack([_histogram(walk, deepest) for walk in walks])
         _survive(survival, "rounds", rounds, resamples)
         quantiles = count_quantiles(rounds, LEVELS, resamples=resamples)
@@ -51,7 +52,7 @@ def acceptance_figures(
             put(entry, "length", quantiles, place)
         found["rounds"] = int(rounds.sum())
     found["survival"] = survival
-    found["chains"] = int(chains.sum())
+    found["chains"] = int(counts.sum())
     return found
 
 
@@ -59,9 +60,9 @@ def _sampling(rows: pd.DataFrame, resamples: int) -> list[dict[str, Any]]:
     if "sampling" not in rows or rows["sampling"].isna().all():
         return []
     rows = rows[~rows["loop"]]
-    table = rows["sampling"].astype(np.float64).groupby([rows["prompt"].astype(str), rows["step"]]).mean().unstack()
-    figures = stats.bca(table.to_numpy(), resamples=resamples)
-    steps: list[dict[str, Any]] = [{"step": int(step)} for step in table.columns]
+    cells = PromptCells(rows)
+    figures = stats.bca(cells.mean(rows["sampling"]), resamples=resamples)
+    steps: list[dict[str, Any]] = [{"step": step} for step in cells.steps]
     for place, entry in enumerate(steps):
         put(entry, "acceptance", figures, place)
     return steps

@@ -39,8 +39,9 @@ def depth_figures(anchors: pd.DataFrame, heads: pd.DataFrame, *, resamples: int 
             conditional = stats.ratio_of_sums(figures.accepted, figures.reached, resamples=resamples)
             for place, step in enumerate(found[feed]):
                 put(step, "conditional", conditional, place)
-                step["reached"] = int(figures.reached[:, place].sum())
-        else:
+                if not np.isnan(figures.reached[:, place]).all():
+                    step["reached"] = int(np.nansum(figures.reached[:, place]))
+        elif rows["match"].notna().all():
             matches = _by_step(rows, rows["match"].astype(np.float64), figures, "sum")
             agreement = stats.ratio_of_sums(matches, figures.anchors, resamples=resamples)
             kept = stats.relative_ratio(

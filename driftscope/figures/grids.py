@@ -8,32 +8,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from driftscope.cells import divided, prompt_codes
 from driftscope.stats import Intervals
 from driftscope.stats.intervals import Floats
 
 
 def prompts_and_depth(rows: pd.DataFrame) -> tuple[list[str], int]:
     """Prompt ids in order, and the deepest step."""
-    return sorted(rows["prompt"].astype(str).unique()), int(rows["step"].max()) if len(rows) else 0
+    return prompt_codes(rows["prompt"])[1], int(rows["step"].max()) if len(rows) else 0
 
 
 def grid(rows: pd.DataFrame, column: str, prompts: Sequence[str], depth: int) -> Floats:
     """[prompt, step]: the sum of `column` over the rows of each prompt and step; NaN where there is no value."""
+    shape = len(prompts), depth
     if column not in rows:
-        return np.full((len(prompts), depth), np.nan)
-    values = rows[column].astype(np.float64).groupby([rows["prompt"].astype(str), rows["step"].astype(int)])
-    table = values.sum(min_count=1).unstack().reindex(index=list(prompts), columns=range(1, depth + 1))
-    return table.to_numpy(np.float64)
+        return np.full(shape, np.nan)
+    codes, names = prompt_codes(rows["prompt"])
+    place = np.array([-1, *pd.Index(prompts).get_indexer(names)])[codes + 1]
+    step = rows["step"].to_numpy(np.int64)
+    values = rows[column].to_numpy(np.float64, na_value=np.nan)
+    held = (place >= 0) & (step >= 1) & (step <= depth) & np.isfinite(values)
+    cell = (place * depth + step - 1)[held]
+    total, count = (np.bincount(cell, weights, minlength=shape[0] * depth) for weights in (values[held], None))
+    return np.where(count > 0, total, np.nan).reshape(shape)
 
 
 def means(rows: pd.DataFrame, column: str, prompts: Sequence[str], depth: int) -> Floats:
     """[prompt, step]: sum of `column` over the sum of `anchors`; NaN without anchors."""
     return divided(grid(rows, column, prompts, depth), grid(rows, "anchors", prompts, depth))
-
-
-def divided(numerator: Floats, denominator: Floats) -> Floats:
-    """numerator / denominator; NaN where there is no denominator."""
-    return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0)
 
 
 def over_prompts(values: Floats) -> Floats:

@@ -1,8 +1,8 @@
-"""Acceptance, growth and excess of one variant, and what is left of them against another on the same prompts."""
+"""Acceptance, growth and excess of variants, and what is left of them against another on the same prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,56 +10,73 @@ import pandas as pd
 
 from driftscope import stats
 from driftscope.figures.grids import grid, lengths, means, put, variant
+from driftscope.stats.intervals import Floats
 
 GROWTH = "sum/log_growth"
 EXCESS = "excess/self_generated"
+_LENGTHS = ("served", "anchor_mean")
+Found = dict[str, dict[str, Any]]
 
 
 def levels(
-    steps: pd.DataFrame, heads: pd.DataFrame, name: str, prompts: Sequence[str], depth: int, *, resamples: int
-) -> dict[str, Any]:
-    """Of one variant: acceptance `length` (`anchor_mean` and `served`, without bonus tokens), and at step `depth` the
+    steps: pd.DataFrame,
+    heads: pd.DataFrame,
+    names: Sequence[str],
+    prompts: Sequence[str],
+    depth: int,
+    *,
+    resamples: int,
+) -> Found:
+    """Of each variant: acceptance `length` (`anchor_mean` and `served`, without bonus tokens), and at step `depth` the
     `growth` of the carry's RMS since step 1 and the self-generated `excess`; with the number of `prompts` and `anchors`."""
-    rows = variant(steps, name)
-    found: dict[str, Any] = {"length": {}}
-    for kind, parts in lengths(rows, prompts, depth).items():
-        put(found["length"], kind, stats.ratio_of_sums(*parts, resamples=resamples))
-    put(found, "growth", stats.bca(means(rows, GROWTH, prompts, depth)[:, -1], resamples=resamples).map(np.exp))
-    put(found, "excess", stats.bca(means(variant(heads, name), EXCESS, prompts, depth)[:, -1], resamples=resamples))
-    anchors = grid(rows, "anchors", prompts, depth)[:, 0]
-    found["prompts"], found["anchors"] = int((anchors > 0).sum()), int(np.nansum(anchors))
+    measured = _Measured(steps, heads, names, prompts, depth)
+    found: Found = {name: {"length": {}} for name in names}
+    for kind in _LENGTHS:
+        share = stats.ratio_of_sums(*measured.lengths[kind], resamples=resamples)
+        for place, name in enumerate(names):
+            put(found[name]["length"], kind, share, place)
+    growth = stats.bca(measured.growth, resamples=resamples).map(np.exp)
+    excess = stats.bca(measured.excess, resamples=resamples)
+    for place, name in enumerate(names):
+        put(found[name], "growth", growth, place)
+        put(found[name], "excess", excess, place)
+        anchors = measured.anchors[:, place]
+        found[name] |= {"prompts": int((anchors > 0).sum()), "anchors": int(np.nansum(anchors))}
     return found
 
 
 def kept(
     steps: pd.DataFrame,
     heads: pd.DataFrame,
-    name: str,
+    names: Sequence[str],
     reference: str,
     prompts: Sequence[str],
     depth: int,
     *,
     resamples: int,
-) -> dict[str, Any]:
-    """One variant against `reference`, over the prompts that have both (`paired`): `length_kept` as a share of the lengths,
+) -> Found:
+    """Each variant against `reference`, over the prompts that have both (`paired`): `length_kept` as a share of the lengths,
     `growth_kept` as a ratio of growths at step `depth`, `excess_change` as a difference there, and `excess_kept` as a share
     where the interval of the reference's excess on these prompts does not hold 0."""
-    rows, base = variant(steps, name), variant(steps, reference)
-    found: dict[str, Any] = {"length_kept": {}}
-    basis = lengths(base, prompts, depth)
-    for kind, parts in lengths(rows, prompts, depth).items():
-        put(found["length_kept"], kind, stats.relative_ratio(*parts, *basis[kind], resamples=resamples))
-    grown, grown_base = (means(part, GROWTH, prompts, depth)[:, -1] for part in (rows, base))
-    put(found, "growth_kept", stats.paired_difference(grown, grown_base, resamples=resamples).map(np.exp))
-    excess, excess_base = (means(variant(heads, part), EXCESS, prompts, depth)[:, -1] for part in (name, reference))
-    put(found, "excess_change", stats.paired_difference(excess, excess_base, resamples=resamples))
-    both = np.isfinite(excess) & np.isfinite(excess_base)
-    found["paired"] = int(both.sum())
-    own = stats.bca(excess_base[both], resamples=resamples).at()
-    if own is not None and own.low is not None and own.high is not None and own.low * own.high > 0:
-        ones = np.ones(found["paired"])
-        share = stats.relative_ratio(excess[both], ones, excess_base[both], ones, minimum=1, resamples=resamples)
-        put(found, "excess_kept", share)
+    own, base = (_Measured(steps, heads, which, prompts, depth) for which in (names, [reference]))
+    found: Found = {name: {"length_kept": {}} for name in names}
+    for kind in _LENGTHS:
+        share = stats.relative_ratio(*own.lengths[kind], *base.lengths[kind], resamples=resamples)
+        for place, name in enumerate(names):
+            put(found[name]["length_kept"], kind, share, place)
+    growth = stats.paired_difference(own.growth, base.growth, resamples=resamples).map(np.exp)
+    change = stats.paired_difference(own.excess, base.excess, resamples=resamples)
+    both = np.isfinite(own.excess) & np.isfinite(base.excess)
+    beside = stats.bca(np.where(both, base.excess, np.nan), resamples=resamples)
+    ones = np.where(both, 1.0, 0.0)
+    excess = stats.relative_ratio(own.excess, ones, base.excess, ones, minimum=1, resamples=resamples)
+    for place, name in enumerate(names):
+        put(found[name], "growth_kept", growth, place)
+        put(found[name], "excess_change", change, place)
+        found[name]["paired"] = int(both[:, place].sum())
+        there = beside.at(place)
+        if there is not None and there.low is not None and there.high is not None and there.low * there.high > 0:
+            put(found[name], "excess_kept", excess, place)
     return found
 
 
@@ -67,3 +84,30 @@ def reasons(conditions: pd.DataFrame, name: str) -> dict[str, int]:
     """Why prompts have no rows of a condition -> how many."""
     rows = conditions[(conditions["variant"] == name) & conditions["left_out"].notna()]
     return {str(reason): int(count) for reason, count in rows["left_out"].astype(str).value_counts().items()}
+
+
+class _Measured:
+    """Arrays [prompt, variant]: intervals of all variants in one call cost little more than those of one."""
+
+    lengths: Mapping[str, tuple[Floats, Floats]]
+    """By kind: accepted tokens, and what they are divided by."""
+    anchors: Floats
+    growth: Floats
+    excess: Floats
+
+    def __init__(
+        self, steps: pd.DataFrame, heads: pd.DataFrame, names: Sequence[str], prompts: Sequence[str], depth: int
+    ) -> None:
+        rows = [variant(steps, name) for name in names]
+        parts = [lengths(part, prompts, depth) for part in rows]
+        self.lengths = {
+            kind: (_beside(part[kind][0] for part in parts), _beside(part[kind][1] for part in parts))
+            for kind in _LENGTHS
+        }
+        self.anchors = _beside(grid(part, "anchors", prompts, depth)[:, 0] for part in rows)
+        self.growth = _beside(means(part, GROWTH, prompts, depth)[:, -1] for part in rows)
+        self.excess = _beside(means(variant(heads, name), EXCESS, prompts, depth)[:, -1] for name in names)
+
+
+def _beside(columns: Any) -> Floats:
+    return np.stack(list(columns), axis=-1)

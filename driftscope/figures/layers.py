@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.figures.grids import divided, grid, over_prompts, prompts_and_depth, put
+from driftscope.cells import divided
+from driftscope.figures.grids import grid, over_prompts, prompts_and_depth, put
 from driftscope.stats.intervals import Floats
 
 ROWS = ("next", "same", "anchor")

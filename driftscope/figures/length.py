@@ -42,8 +42,11 @@ def length_figures(
     sizes = sorted({parameters["length"] for _, parameters in plan})
     names = {(parameters["length"], parameters["policy"]): name for name, parameters in plan}
     policies = list(dict.fromkeys(parameters["policy"] for _, parameters in plan))
-    measured = set(steps["variant"].astype(str))
+    measured = set(steps["variant"].astype(str).unique())
     reference = next((names[size, FULL] for size in sizes if names[size, FULL] in measured), None)
+    held = [name for name in dict.fromkeys(names.values()) if name in measured] if reference is not None else []
+    own = levels(steps, heads, held, prompts, depth, resamples=resamples) if held else {}
+    against = kept(steps, heads, held, str(reference), prompts, depth, resamples=resamples) if held else {}
     rows: dict[str, list[dict[str, Any]]] = {}
     for policy in policies:
         rows[policy] = []
@@ -53,9 +56,8 @@ def length_figures(
             found: dict[str, Any] = {"text_length": size, "left_out": why}
             if name not in measured and any(reason.startswith(BEHIND) for reason in why):
                 found, name = {**found, "left_out": {}, "same_as_full": True}, names[size, FULL]
-            if reference is not None and name in measured:
-                found |= levels(steps, heads, name, prompts, depth, resamples=resamples)
-                found |= kept(steps, heads, name, reference, prompts, depth, resamples=resamples)
+            if name in own:
+                found |= own[name] | against[name]
                 texts = conditions[conditions["variant"] == f"length/{size}"]
                 found["tokens"] = float(texts["text_tokens"].astype(float).mean())
                 if position_limit is not None:

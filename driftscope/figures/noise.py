@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.figures.grids import divided, lengths, means, prompts_and_depth, put, variant
+from driftscope.cells import divided
+from driftscope.figures.grids import lengths, means, prompts_and_depth, put, variant
 
 CLEAN = "noise/clean"
 LENGTHS = ("served", "anchor_mean")

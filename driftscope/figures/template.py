@@ -34,16 +34,19 @@ def template_figures(
         "double_bos": [_short(name) for name in names if (doubled == name).any()],
         "conditions": {},
     }
+    held = set(steps["variant"].astype(str).unique())
+    measured = [name for name in names if name in held]
+    own = levels(steps, heads, measured, prompts, depth, resamples=resamples) if measured else {}
+    others = [name for name in measured if name != REGULAR]
+    against = kept(steps, heads, others, REGULAR, prompts, depth, resamples=resamples) if others else {}
     for name in names:
-        measured = bool((steps["variant"] == name).any())
-        found = levels(steps, heads, name, prompts, depth, resamples=resamples) if measured else {}
+        found = own.get(name, {})
         if name == REGULAR:
             result["regular"] = found
             continue
-        if measured:
-            found |= kept(steps, heads, name, REGULAR, prompts, depth, resamples=resamples)
+        found |= against.get(name, {})
         found["left_out"] = reasons(conditions, name)
-        found["applicable"] = measured
+        found["applicable"] = name in held
         found["sentence"] = _sentence(_short(name), found)
         result["conditions"][_short(name)] = found
     return result

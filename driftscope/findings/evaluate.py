@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftscope import stats
+from driftscope.findings.fitting import fitting
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Assessment, Finding, NotMeasured, kind_of
 from driftscope.findings.rules import RULES
@@ -35,13 +36,15 @@ def assess(
     for code, rule in RULES.items():
         outcome = rule(measured)
         if isinstance(outcome, Finding):
-            findings.append(outcome)
+            findings.append(fitting(outcome, measured.switches))
         elif isinstance(outcome, NotMeasured):
             unmeasured.append(outcome)
         else:
             clear.append(code)
     # DS102 alone suffices; DS101 is healthy only where the carry could have grown.
     judged = "DS101" in clear or "DS102" in clear
+    # Where all steps are drafted at once there is no drift to judge, but acceptance by step is.
+    judged |= measured.at_once and "DS105" in clear
     stored = [Finding.from_dict(part) for part in run.info.findings if kind_of(part["code"]) == "checkpoint"]
     return Assessment((*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets)
 

@@ -14,13 +14,14 @@ from driftscope.findings.model import Evidence
 from driftscope.findings.thresholds import DEFAULTS, Thresholds
 from driftscope.findings.words import counted
 from driftscope.stats.intervals import Floats, Interval
-from driftscope.summary import CLEAN, FeedFigures, feed_figures, onsets
+from driftscope.summary import FeedFigures, clean_figures, clean_rows, onsets
 
 if TYPE_CHECKING:
     from driftscope.run import Run
 
 _LIMITS = {"norm_up": "norm_growth", "displaced": "displacement", "self_up": "self_excess", "sink_down": "sink_loss"}
 """Onset -> its threshold."""
+AT_ONCE = "all steps are drafted at once, nothing is carried from one to the next"
 
 
 class Measured:
@@ -47,25 +48,31 @@ class Measured:
         return self.run.info.checkpoint.switches
 
     @property
+    def at_once(self) -> bool:
+        """Whether all steps are drafted at once, so that there is no step-to-step drift to find."""
+        return self.switches.get("carry") == "none"
+
+    @property
     def post_norm(self) -> bool:
         """Whether the carry is normalised."""
         return self.switches.get("carry") == "post"
 
     @cached_property
     def anchors(self) -> pd.DataFrame:
-        """Rows of the clean drafted chains, loops included."""
-        return self.rows("anchors", "drafted")
+        """Rows of the clean drafted chains, loops included: what is counted, not what is measured of the state."""
+        return self._rows("drafted", ("near_tie", "accepted", "rank"))
 
     @cached_property
     def drafted(self) -> FeedFigures | None:
         """Per-prompt figures of the clean drafted chains."""
-        return feed_figures(self.anchors, self.rows("heads", "drafted"), self.depth)
+        return clean_figures(self.run, "drafted", self.depth)
 
     @cached_property
     def text_fed(self) -> pd.DataFrame:
         """Rows of the undisturbed text-fed chains, without loops; of the depth probe, which goes deeper, if it ran."""
-        rows = self.run.table("anchors", probe="depth")
-        rows = rows[rows["feed"] == "text"] if len(rows) else self.rows("anchors", "text")
+        columns = ["feed", "prompt", "anchor", "step", "loop", "match"]
+        rows = self.run.table("anchors", probe="depth", columns=columns)
+        rows = rows[rows["feed"] == "text"] if len(rows) else self._rows("text", ("match",))
         return rows[~rows["loop"]]
 
     @cached_property
@@ -98,10 +105,9 @@ class Measured:
             return ""
         return f"{counted(self.prompts, 'prompt')}, intervals need {stats.MIN_PROMPTS}"
 
-    def rows(self, table: str, feed: str) -> pd.DataFrame:
-        """Clean rows of one feed, up to the depth."""
-        frame = self.run.table(table, probe=CLEAN)
-        frame = frame[(frame["variant"] == CLEAN) & (frame["feed"] == feed)]
+    def _rows(self, feed: str, columns: tuple[str, ...]) -> pd.DataFrame:
+        """Clean `anchors` rows of one feed, up to the depth."""
+        frame = clean_rows(self.run, feed, columns)
         return frame if self.depth is None else frame[frame["step"] <= self.depth]
 
     def mean(self, values: Floats) -> Interval | None:

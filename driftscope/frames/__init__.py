@@ -8,12 +8,14 @@ prompts), `count` with `counted` (the denominator and what it counts) and `promp
 from driftscope.frames.acceptance import confidence, sampling, served_lengths, survival
 from driftscope.frames.attention import head_masses, head_ranking, per_key
 from driftscope.frames.base import Runs, labelled, onsets, step_figures, step_means
-from driftscope.frames.norms import SITE_MODES, aux_norms, cosines, layer_norms, site_norms, update_ratios
+from driftscope.frames.jumps import site_jumps
+from driftscope.frames.norms import SITE_MODES, aux_norms, carry_norms, cosines, layer_norms, site_norms, update_ratios
 
 __all__ = [
     "SITE_MODES",
     "Runs",
     "aux_norms",
+    "carry_norms",
     "confidence",
     "cosines",
     "head_masses",
@@ -24,6 +26,7 @@ __all__ = [
     "per_key",
     "sampling",
     "served_lengths",
+    "site_jumps",
     "site_norms",
     "step_figures",
     "step_means",

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.cells import chains
 from driftscope.figures import acceptance_figures
 from driftscope.frames.base import Runs, anchor_rows, joined, labelled, recorded, step_means, tidy
-from driftscope.frames.measured import Figures, measured
+from driftscope.frames.measured import ACCEPTANCE_COLUMNS, Figures, measured
 from driftscope.run import Run
 from driftscope.stats.intervals import Floats
 from driftscope.summary import CLEAN
@@ -69,21 +70,19 @@ def _figures(runs: Runs, depth: int | None) -> Iterator[tuple[str, Figures]]:
         yield from measured(runs, "acceptance")
         return
     for label, run in labelled(runs).items():
-        yield label, acceptance_figures(run.table("anchors", probe=CLEAN), depth)
+        yield label, acceptance_figures(run.table("anchors", CLEAN, columns=ACCEPTANCE_COLUMNS), depth)
 
 
 def _walks(run: Run, depth: int | None) -> tuple[Floats, int] | None:
     """Rounds by prompt and accepted count, [prompt, 0..depth], and depth; None if the anchors are not consecutive."""
     rows = anchor_rows(run, (), "drafted", loops=True)
-    if rows.empty:
+    if rows.empty or rows["accepted"].isna().any():
         return None
     deepest = min(depth or int(rows["step"].max()), int(rows["step"].max()))
     rows = rows[rows["step"] <= deepest]
-    lengths = rows.groupby(["prompt", "anchor"], sort=True)["accepted"].sum()
-    counts = []
-    for _, accepted in lengths.groupby(level=0):
-        if (np.diff(accepted.index.get_level_values("anchor")) != 1).any():
-            return None
-        walk = stats.served_walk(accepted.to_numpy(), deepest)
-        counts.append(np.bincount(walk.accepted, minlength=deepest + 1))
+    found = chains(rows)
+    if not found.consecutive:
+        return None
+    walks = [stats.served_walk(found.length[part], deepest).accepted for part in found.by_prompt()]
+    counts = [np.bincount(accepted, minlength=deepest + 1) for accepted in walks]
     return np.array(counts, dtype=np.float64), deepest

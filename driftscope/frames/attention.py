@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.frames.base import PromptCells, Runs, anchor_rows, divided, joined, labelled, tidy
+from driftscope.cells import PromptCells, divided, prompt_codes
+from driftscope.frames.base import Runs, anchor_rows, joined, labelled, tidy
 from driftscope.run import Run
 from driftscope.schema import BUCKETS, DISJOINT_BUCKETS
 from driftscope.stats.intervals import Floats
@@ -20,9 +21,8 @@ def per_key(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
     is what attention without preference would give. A bucket without keys has no ratio.
     """
     parts = []
-    names = [f"{kind}/{bucket}" for bucket in BUCKETS for kind in ("mass", "keys")]
     for label, run in labelled(runs).items():
-        rows = anchor_rows(run, names, feed)
+        rows = anchor_rows(run, ("mass/", "keys/"), feed)
         held = [name for name in BUCKETS if f"mass/{name}" in rows and f"keys/{name}" in rows]
         disjoint = [f"keys/{name}" for name in held if name in DISJOINT_BUCKETS]
         # Without every part of the keys their total is unknown.
@@ -115,7 +115,7 @@ def _head_rows(run: Run, feed: str) -> pd.DataFrame:
 
 def _per_head(rows: pd.DataFrame, columns: Sequence[str]) -> tuple[Floats, dict[str, list[object]], Floats, int]:
     """[prompt, step, layer, head, column] means over a prompt's anchors, the axes, anchors [step, layer, head], prompts."""
-    prompt, prompts = pd.factorize(rows["prompt"].astype(str), sort=True)
+    prompt, prompts = prompt_codes(rows["prompt"])
     codes = []
     axes: dict[str, list[object]] = {}
     for name in ("step", "layer", "head"):

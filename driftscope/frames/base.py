@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.cells import PromptCells
 from driftscope.naming import short_name
 from driftscope.run import Run
-from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN, counts
+from driftscope.summary import clean_rows, counts
 from driftscope.verdict import ONSETS
 
 Runs = Sequence[Run]
@@ -49,6 +49,7 @@ def step_figures(runs: Runs, feed: str = "drafted", depth: int | None = None) ->
             for step, figures in zip(steps, found, strict=True):
                 conditional = name == ("conditional", "")
                 acceptance = step["acceptance"]
+                count = "conditional_denominator" if conditional else "anchors"
                 records.append(
                     {
                         "run": label,
@@ -56,7 +57,7 @@ def step_figures(runs: Runs, feed: str = "drafted", depth: int | None = None) ->
                         "quantity": name[0],
                         "bucket": name[1],
                         **_ends(figures.get(name, {})),
-                        "count": acceptance["conditional_denominator" if conditional else "anchors"],
+                        "count": acceptance.get(count, 0),
                         "counted": "chains that reached the step" if conditional else "anchors",
                         "prompts": prompts,
                     }
@@ -102,45 +103,9 @@ def step_means(runs: Runs, columns: Mapping[str, str], feed: str = "drafted") ->
 def anchor_rows(
     run: Run, columns: Mapping[str, str] | Sequence[str], feed: str, *, loops: bool = False
 ) -> pd.DataFrame:
-    """The clean rows of a feed with those of `columns` that exist; anchors in loops only with `loops`."""
-    frame = run.table("anchors", probe=CLEAN)
-    keep = (frame["variant"] == CLEAN) & (frame["feed"] == feed)
-    if not loops:
-        keep &= ~frame["loop"]
-    fixed = ("prompt", "anchor", "step", "loop", "accepted")
-    chosen = [*fixed, *(name for name in columns if name in frame and name not in fixed)]
-    rows = frame.loc[keep, chosen].reset_index(drop=True)
-    return rows.assign(prompt=rows["prompt"].astype(str))
-
-
-class PromptCells:
-    """Sums of anchors' rows per prompt and step, as arrays [prompt, step]."""
-
-    def __init__(self, rows: pd.DataFrame) -> None:
-        self._prompt, names = pd.factorize(rows["prompt"], sort=True)
-        self.prompts = len(names)
-        self._step = rows["step"].to_numpy() - 1
-        self.steps = list(range(1, int(rows["step"].max() if len(rows) else 0) + 1))
-
-    def sum(self, values: Any) -> Floats:
-        """Sum of what is not NaN."""
-        data = np.asarray(values, dtype=np.float64)
-        total = np.zeros((self.prompts, len(self.steps)))
-        np.add.at(total, (self._prompt, self._step), np.where(np.isfinite(data), data, 0.0))
-        return total
-
-    def count(self, values: Any) -> Floats:
-        """How many values are not NaN."""
-        return self.sum(np.isfinite(np.asarray(values, dtype=np.float64)))
-
-    def mean(self, values: Any) -> Floats:
-        """Mean of what is not NaN; NaN without any."""
-        return divided(self.sum(values), self.count(values))
-
-
-def divided(total: Floats, count: Floats) -> Floats:
-    """`total` / `count`, NaN where nothing was counted."""
-    return np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
+    """The clean rows of a feed with those of `columns` that exist (`rms/` is a family); anchors in loops only with `loops`."""
+    rows = clean_rows(run, feed, ("accepted", *columns))
+    return rows if loops else rows[~rows["loop"]]
 
 
 def tidy(

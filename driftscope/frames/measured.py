@@ -21,6 +21,8 @@ from driftscope.run import Run
 from driftscope.summary import CLEAN
 
 Figures = dict[str, Any]
+ACCEPTANCE_COLUMNS = ("feed", "prompt", "anchor", "step", "loop", "accepted", "sampling")
+"""What acceptance beyond the summary is made of."""
 
 _held: WeakKeyDictionary[Run, dict[str, tuple[tuple[str, ...], Figures]]] = WeakKeyDictionary()
 
@@ -46,7 +48,7 @@ def measured(runs: Runs, probe: str) -> Iterator[tuple[str, Figures]]:
 
 
 def _acceptance(run: Run) -> Figures:
-    return acceptance_figures(run.table("anchors", probe=CLEAN))
+    return acceptance_figures(run.table("anchors", CLEAN, columns=ACCEPTANCE_COLUMNS))
 
 
 def _from(function: Callable[..., Figures], probe: str, *tables: str) -> Callable[[Run], Figures]:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.frames.base import PromptCells, Runs, anchor_rows, divided, joined, labelled, step_means, tidy
+from driftscope.cells import Ints, PromptCells, divided, prompt_codes
+from driftscope.frames.base import Runs, anchor_rows, joined, labelled, step_means, tidy
 from driftscope.run import Run
 from driftscope.stats.intervals import Floats
 from driftscope.summary import CLEAN
@@ -78,13 +79,13 @@ def site_norms(runs: Runs, mode: SiteMode = "size", unit: Unit = "rms", feed: st
     """
     parts = []
     for label, run in labelled(runs).items():
-        rows = anchor_rows(run, sites_of(run), feed, loops=True)
-        sites = [name for name in rows if str(name).startswith("rms/")]
+        sites = sites_of(run)
+        rows = anchor_rows(run, [*sites, "matched_growth"], feed, loops=True)
         if rows.empty or not sites:
             continue
         kept = ~rows["loop"].to_numpy()
         cells = PromptCells(rows[kept])
-        values = _site_values(run, rows, sites, mode, feed)
+        values = _site_values(rows, sites, mode)
         means = np.stack([cells.mean(value[kept]) for value in values], -1)
         count = np.stack([cells.count(value[kept]) for value in values], -1)
         figures = stats.bca(means)
@@ -93,9 +94,38 @@ def site_norms(runs: Runs, mode: SiteMode = "size", unit: Unit = "rms", feed: st
             figures = figures.map(functools.partial(np.multiply, np.array(scales)))
         else:
             figures = figures.map(np.exp)
-        axes = {"step": cells.steps, "site": [name.removeprefix("rms/") for name in sites]}
+        axes: dict[str, list[Any]] = {"step": cells.steps, "site": [name.removeprefix("rms/") for name in sites]}
         parts.append(tidy(label, figures, axes, count.sum(0), "anchors", cells.prompts))
     return joined(parts, "step", "site")
+
+
+def carry_norms(runs: Runs, unit: Unit = "rms", feed: str = "drafted", before: int = 3) -> pd.DataFrame:
+    """Norm of the carry by `step`, after that of the `before` rows ahead of the anchor, which real target features made: row
+    t-j has step 1-j, and `where` names both. Those rows are step 1 of the anchors before, so they need consecutive anchors."""
+    parts = []
+    for label, run in labelled(runs).items():
+        rows = anchor_rows(run, ["rms/carry"], feed, loops=True)
+        if rows.empty or "rms/carry" not in rows:
+            continue
+        size = rows["rms/carry"].to_numpy(np.float64) * (site_width(run, "rms/carry") ** 0.5 if unit == "l2" else 1.0)
+        kept = ~rows["loop"].to_numpy(bool)
+        cells = PromptCells(rows[kept])
+        values, counts, steps = [cells.mean(size[kept])], [cells.count(size[kept])], [cells.steps]
+        first = kept & (rows["step"].to_numpy() == 1)
+        ahead = PromptCells(rows[first])
+        for shift in range(1, before + 1):
+            partner = _partner(rows, -shift)
+            sizes = np.where(partner >= 0, size[partner], np.nan)[first]
+            values.insert(0, ahead.mean(sizes))
+            counts.insert(0, ahead.count(sizes))
+            steps.insert(0, [1 - shift])
+        axis = {"step": [step for part in steps for step in part]}
+        figures = stats.bca(np.concatenate(values, axis=1))
+        part = tidy(label, figures, axis, np.concatenate(counts, axis=1).sum(0), "anchors", cells.prompts)
+        parts.append(part[part["count"] > 0])
+    frame = joined(parts, "step")
+    where = [f"step {step}" if step > 0 else f"prefill row t-{1 - step}" for step in frame["step"]]
+    return frame.assign(where=where, site="carry")
 
 
 def cosines(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
@@ -106,14 +136,14 @@ def cosines(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
 
 def update_ratios(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
     """RMS of each update over that of the residual that it is added to, per step."""
-    found = dict.fromkeys(name for run in runs for name in run.table("anchors", probe=CLEAN))
-    names = {name: name.removeprefix("update_ratio/") for name in found if str(name).startswith("update_ratio/")}
+    found = dict.fromkeys(str(name) for run in runs for name in run.table("anchors", CLEAN, columns=["update_ratio/"]))
+    names = {name: name.removeprefix("update_ratio/") for name in found}
     return step_means(runs, names, feed)
 
 
 def sites_of(run: Run) -> list[str]:
     """The `rms/{site}` columns of a run in the order in which the drafter computes the sites; aux features are left out."""
-    names = [str(name) for name in run.table("anchors", probe=CLEAN) if str(name).startswith("rms/")]
+    names = [str(name) for name in run.table("anchors", CLEAN, columns=["rms/"])]
     return sorted((name for name in names if not name.startswith("rms/aux")), key=_place)
 
 
@@ -137,32 +167,33 @@ def _place(column: str) -> tuple[int, int, int, str]:
     return 2, 0, _AFTER.index(site) if site in _AFTER else len(_AFTER), site
 
 
-def _site_values(run: Run, rows: pd.DataFrame, sites: Sequence[str], mode: SiteMode, feed: str) -> list[Floats]:
+def _site_values(rows: pd.DataFrame, sites: Sequence[str], mode: SiteMode) -> list[Floats]:
     """One value per row and site: a size, or the log of a ratio."""
     sizes = [rows[name].to_numpy(np.float64) for name in sites]
     if mode == "size":
         return sizes
-    partner = _partner(rows, shift=mode == "matched")
+    partner = _partner(rows, rows["step"].to_numpy(np.int64) - 1 if mode == "matched" else 0)
     result = []
     for name, size in zip(sites, sizes, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
-            if mode == "matched" and name == "rms/carry":
-                stored = anchor_rows(run, ["matched_growth"], feed, loops=True)
-                if "matched_growth" in stored:
-                    result.append(np.log(stored["matched_growth"].to_numpy(np.float64)))
-                    continue
+            if mode == "matched" and name == "rms/carry" and "matched_growth" in rows:
+                result.append(np.log(rows["matched_growth"].to_numpy(np.float64)))
+                continue
             reference = np.where(partner >= 0, size[partner], np.nan)
             result.append(np.where((size > 0) & (reference > 0), np.log(size / reference), np.nan))
     return result
 
 
-def _partner(rows: pd.DataFrame, *, shift: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Place of the row that holds step 1 of the same anchor, or with `shift` of the anchor t+k-1; -1 without one."""
-    anchor = rows["anchor"].to_numpy() + (rows["step"].to_numpy() - 1 if shift else 0)
-    first = rows["step"].to_numpy() == 1
-    place = pd.MultiIndex.from_arrays([rows["prompt"][first], rows["anchor"][first]])
-    found = place.get_indexer(pd.MultiIndex.from_arrays([rows["prompt"], anchor]))
-    return np.where(found >= 0, np.flatnonzero(first)[found], -1)
+def _partner(rows: pd.DataFrame, shift: Ints | int) -> Ints:
+    """Place of the row that holds step 1 of the anchor t + `shift` of the same prompt; -1 without one."""
+    prompt = prompt_codes(rows["prompt"])[0]
+    anchor = rows["anchor"].to_numpy(np.int64)
+    wanted = anchor + shift
+    width = int(max(wanted.max(initial=0), anchor.max(initial=0))) + 1
+    first = np.flatnonzero(rows["step"].to_numpy() == 1)
+    place = np.full(width * (int(prompt.max(initial=0)) + 1), -1)
+    place[prompt[first] * width + anchor[first]] = first
+    return np.where(wanted >= 0, place[prompt * width + wanted], -1)
 
 
 def _over_prompts(
@@ -173,7 +204,7 @@ def _over_prompts(
     intervals: Callable[[Floats], stats.Intervals],
 ) -> pd.DataFrame:
     """Per value of `axes` and quantity: a prompt's sum over its positions, then the mean over prompts."""
-    prompt, names = pd.factorize(rows["prompt"].astype(str), sort=True)
+    prompt, names = prompt_codes(rows["prompt"])
     place, keys = pd.factorize(pd.MultiIndex.from_frame(rows[list(axes)].astype({"region": str})), sort=True)
     present = {name: where for name, where in sums.items() if where[0] in rows and rows[where[0]].notna().any()}
     values = np.full((len(names), len(keys), len(present)), np.nan)

@@ -31,14 +31,16 @@ def overview_pictures(view: View) -> Iterator[Picture]:
 def norm_pictures(view: View) -> Iterator[Picture]:
     """Sizes by site, boundary and aux feature."""
     sizes = frames.site_norms(view.runs)
-    if (sizes["site"] == "carry").any():
+    carry = frames.carry_norms(view.runs)
+    if len(carry):
         yield Picture(
             "carry",
             "norms",
             "Size of the carried state",
-            "RMS of the state that a step hands to the next, log scale. With a post-norm carry it is flat by construction.",
-            norms.carry(sizes),
-            figures_table(sizes[sizes["site"] == "carry"], ["step"], head="RMS", form=".4g"),
+            "RMS of the state that a step hands to the next, log scale, behind that of the rows before the chain, which are made "
+            "from real target features. With a post-norm carry it is flat by construction.",
+            norms.carry(carry),
+            figures_table(carry, ["where"], head="RMS", form=".4g"),
         )
     if len(sizes):
         yield Picture(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from driftscope.charts import depth, layers, length, noise, pin, template
 from driftscope.frames import probes
@@ -25,7 +26,7 @@ def noise_pictures(view: View) -> Iterator[Picture]:
         f"a cross marks where half is lost; {INTERVALS}.",
         noise.dose(frame, halves),
         figures_table(whole[whole["quantity"].str.endswith("_kept")], ["site", "alpha"], "quantity"),
-        tuple(f"{row.run}, {row.site}: half of the length is lost at alpha {row.said}" for row in said.itertuples()),
+        tuple(_half(row) for row in said.itertuples()),
     )
     for quantity, title in (("kl", "KL by step"), ("flips", "Flips by step")):
         if (frame["quantity"] == quantity).any():
@@ -38,6 +39,15 @@ def noise_pictures(view: View) -> Iterator[Picture]:
                 noise.moved(frame, quantity),
                 figures_table(steps, ["site", "alpha"], "step", intervals=False, counts=False),
             )
+
+
+def _half(row: Any) -> str:
+    """Where half of the length is lost, or on which side of the levels that were tried."""
+    told = {
+        "beyond the range": "less than half of the length is lost at every alpha that was tried",
+        "below the range": "more than half of the length is lost at every alpha that was tried",
+    }
+    return f"{row.run}, {row.site}: {told.get(row.said, f'half of the length is lost at alpha {row.said}')}"
 
 
 def pin_pictures(view: View) -> Iterator[Picture]:
@@ -166,3 +176,13 @@ def length_pictures(view: View) -> Iterator[Picture]:
         figures_table(rows, ["tokens"], "policy", form=".2f", counts=False),
         tuple(f"{run}: {text}" for run, text in probes.length_sentences(view.runs)),
     )
+    drift = frame[frame["quantity"] == "excess"].rename(columns={"length": "tokens"})
+    if len(drift):
+        yield Picture(
+            "length-excess",
+            "length",
+            "Excess by length of the text",
+            f"Attention on self-generated tokens beyond no drafting, at the last step; {INTERVALS}.",
+            length.by_length(frame, "excess"),
+            figures_table(drift, ["tokens"], "policy", form="+.3f", counts=False),
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -170,8 +170,11 @@ def _figures(pair: Pair, held: TrainingCapture, alphas: tuple[float, ...]) -> di
     anchors, heads = [], []
     served, rounds = 0, 0
     clean, noisy = 0, np.zeros(len(alphas))
+    # A block drafter has no more steps than its block.
+    depth = min(held.settings.depth, pair.drafter.max_steps or held.settings.depth)
+    settings = replace(held.settings, depth=depth)
     for record in held.captures:
-        subject = Subject(pair, record, held.settings)
+        subject = Subject(pair, record, settings)
         chains = subject.clean("drafted")
         anchors.append(anchor_rows(subject, "clean", "drafted", chains))
         heads.append(head_rows(subject, "clean", "drafted", chains))

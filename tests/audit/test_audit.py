@@ -38,7 +38,17 @@ def head():
     return planted.planted_target().head_weight
 
 
-USUAL = ("carry", "aux +1", "d2t of another run", "rope layout", "fc_norm left out", "random embedding", "state first")
+USUAL = (
+    "carry",
+    "aux +1",
+    "d2t of another run",
+    "rope layout",
+    "fc_norm left out",
+    "random embedding",
+    "position",
+    "draft rows",
+    "state first",
+)
 SOUND = ("eagle3", "eagle3.1", "one-step")
 
 
@@ -46,9 +56,9 @@ def cases():
     """One twin of each class, the others where there is time."""
     found = []
     for twin in TWINS:
-        variant = "eagle3.1" if twin.needs.get("fc_norm") or twin.name == "position" else "eagle3"
+        variant = "eagle3.1" if twin.needs.get("fc_norm") or twin.name in ("position", "draft rows") else "eagle3"
         assert fits(twin, planted.planted_config(variant))
-        marks = [] if twin.name in (*USUAL, "position") else [pytest.mark.slow]
+        marks = [] if twin.name in USUAL else [pytest.mark.slow]
         found.append(pytest.param(variant, twin, id=twin.name, marks=marks))
     return found
 
@@ -56,7 +66,7 @@ def cases():
 @pytest.mark.parametrize(("variant", "twin"), cases())
 def test_the_planted_fault_is_named_first(variant, twin):
     config, weights = planted.planted_config(variant), planted.planted_weights(variant)
-    found = run(*broken((twin.name,), config, weights, head()))
+    found = run(*broken((twin.name,), config, weights, head()), limits=replace(LIMITS, rounds=1))
     assert found.outcome == "misconfigured", found.verdict
     first = found.faults[0]
     assert (first.finding.code, first.switch) == (twin.code, twin.switch)

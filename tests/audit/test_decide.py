@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -106,9 +108,10 @@ def test_later_steps_must_come_back_towards_the_first(agree, expected):
         (2.0, 0.5, ""),
         (2.0, 0.3, "confidence, not content"),
         (2.99, 0.5, "less than 0.05 nats"),
-        # One part in forty of what the drafter knows.
+        # One part in forty of what the drafter knows, and one in sixty.
         (2.9, 0.35, ""),
         (2.94, 0.35, "less than 2% of what the drafter knows"),
+        (2.8, 0.305, "confidence, not content"),
     ],
 )
 def test_a_gain_must_be_of_loss_and_agreement_and_worth_something(loss, agree, expected):
@@ -116,3 +119,36 @@ def test_a_gain_must_be_of_loss_and_agreement_and_worth_something(loss, agree, e
     reason = too_small(Difference.of(other, declared), other, declared, 6.5, later=False, limits=Limits())
     assert expected in reason
     assert bool(reason) is bool(expected)
+
+
+def test_a_little_at_every_step_adds_up_unless_the_first_gets_worse():
+    declared = scores([2.0] * 4, [0.5, 0.45, 0.45, 0.45])
+
+    def reason(loss, agree):
+        other = scores(loss, agree)
+        return too_small(Difference.of(other, declared), other, declared, 5.0, later=False, limits=Limits())
+
+    assert reason([1.97, 1.9, 1.9, 1.9], [0.505, 0.48, 0.48, 0.48]) == ""
+    assert reason([2.01, 1.8, 1.8, 1.8], [0.505, 0.48, 0.48, 0.48])
+    assert reason([1.97, 1.9, 1.9, 1.9], [0.49, 0.48, 0.48, 0.48])
+
+
+def test_a_drafter_that_drifts_is_not_mended_at_its_later_steps_alone():
+    declared = scores([2.0, 6, 6, 6], [0.6, 0.1, 0.1, 0.1])
+    other = scores([1.98, 5, 5, 5], [0.601, 0.2, 0.2, 0.2])
+    assert too_small(Difference.of(other, declared), other, declared, 6.0, later=False, limits=Limits())
+
+
+def test_a_loss_that_falls_at_every_step_needs_agreement_over_all_steps_only():
+    declared = scores([2.0, 2.6, 2.6, 2.6], [0.4, 0.25, 0.25, 0.25])
+    other = scores([1.8, 2.3, 2.3, 2.3], [0.43, 0.31, 0.31, 0.31])
+    # Its rise at step 1 is within the noise there.
+    noisy = replace(other, agree=other.agree + np.outer(np.resize([6, -6], 16), [0.2, 0, 0, 0]))
+    assert too_small(Difference.of(noisy, declared), noisy, declared, 5.0, later=False, limits=Limits()) == ""
+
+
+def test_a_rise_within_its_own_noise_is_confidence_not_content():
+    declared, other = scores([3] * 4, [0.3] * 4), scores([2] * 4, [0.33] * 4)
+    noisy = replace(other, agree=other.agree + np.random.default_rng(0).normal(0, 2, (16, 1)))
+    difference = Difference.of(noisy, declared)
+    assert "confidence" in too_small(difference, noisy, declared, 5.0, later=False, limits=Limits())

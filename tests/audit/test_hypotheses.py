@@ -173,3 +173,22 @@ def test_other_readings_of_d2t():
     assert found["vocab_map", "the same ids, ascending"].ruled_out == "the same ids"
     assert found["vocab_map", "placeholder (the first ids)"].changes == {"vocab_map": "none"}
     assert "leave" in found["vocab_map", "index"].ruled_out
+
+
+def test_a_flag_that_overrides_the_config_has_the_config_as_alternative():
+    config = tiny.CONFIG.replace("user", "--rope-theta", **{"rope.theta": 20000.0})
+    found = listed(config, dataclasses.replace(TARGET, written_theta=70000.0))
+    assert found["rope.theta", "70000 (as the config says)"].changes == {"rope.theta": 70000.0}
+    assert ("rope.theta", "500000 (the target's)") in found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"learned_sinks": True}, {"logit_scale": 0.5}, {"rope": Rope(partial=0.5)}, {"state_norm": True}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_only_some_drafters_have_is_tried_without(changes):
+    found = {
+        switch for (switch, _), h in listed(dataclasses.replace(tiny.CONFIG, **changes)).items() if not h.ruled_out
+    }
+    assert {"rope.partial" if name == "rope" else name for name in changes} <= found

@@ -1,4 +1,8 @@
-"""The audit on the example drafters and their real target: sound ones hold, twins that are broken in one way are named."""
+"""The audit on the example drafters and their real target: sound ones hold, twins that are broken are named.
+
+Few short prompts, and for each twin only the switches of its fault and of the faults that look like it, so that these tests
+stay cheap. Every fault on every drafter, with all hypotheses: benchmarks/audit_matrix.py.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,34 @@ import pytest
 
 from benchmarks.twins import BY_NAME, broken, fits
 from driftscope.audit import audit_captures, short_audit
-from driftscope.audit.run import Recapture, take_captures
-from driftscope.captures import Capture
+from driftscope.audit.decide import Limits
+from driftscope.audit.hypotheses import TargetFacts
+from driftscope.audit.material import Material, prepare
+from driftscope.audit.run import facts, plain_boundaries
+from driftscope.audit.setting import Setting
+from driftscope.captures import Capture, capture
 from driftscope.drafter import build_drafter
 from driftscope.pair import Pair, load_pair
-from driftscope.progress import NullProgress
+from driftscope.prompts import load_prompts, tokenize_prompts
 from driftscope.target import Target, load_target
 from tests.test_real_pair import CHECKPOINTS, TARGET
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 BY_FOLDER = {path.name: path for path in CHECKPOINTS}
-SOUND = ("eagle3", "eagle3.1")
+PROMPTS, NEW_TOKENS, ANCHORS = 18, 36, 6
+FIRST_STEP = {"aux_boundaries", "norms before fc", "embed_first", "rope.layout"}
+LATER_STEPS = {"carry", "position_increment", "draft_kv"}
 PLANTED = (
-    ("eagle3.1", "carry"),
-    ("post-norm", "aux order"),
-    ("fc-norm", "d2t of another run"),
-    ("eagle3.1", "rope layout"),
-    ("eagle3.1", "fc_norm left out"),
-    ("eagle3", "random head"),
-    ("eagle3", "state first"),
+    ("post-norm", ("aux order",), FIRST_STEP),
+    ("eagle3.1", ("rope layout",), {"rope.layout", "rope.theta", "embed_first", "carry"}),
+    ("eagle3.1", ("fc_norm left out",), {"norms before fc", "embed_first", "residual", "rope.layout"}),
+    ("eagle3", ("random head",), {"vocab_map", "head", "final_norm", "embed_first"}),
+    ("eagle3", ("state first",), FIRST_STEP),
+    ("fc-norm", ("draft rows",), LATER_STEPS),
+    ("eagle3.1", ("fc_norm left out", "carry"), {"norms before fc", "carry", "position_increment"}),
+    ("eagle3", ("d2t of another run", "aux order"), {"vocab_map", "aux_boundaries", "head"}),
 )
-"""One twin a class; benchmarks/audit_matrix.py has every fault on every drafter."""
+"""Drafter, faults, and the switches that are tried: one twin a class, the classes of the pairs and of the short audit aside."""
 
 
 @cache
@@ -41,50 +52,56 @@ def target() -> Target:
 
 
 @cache
-def pair(path: Path) -> Pair:
+def pair(folder: str) -> Pair:
+    path: Path = BY_FOLDER.get(folder, CHECKPOINTS[0])
     if not path.exists():
         pytest.skip(f"no checkpoint at {path}")
     return load_pair(path, target())
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory) -> tuple[list[Capture], Recapture]:
-    first = next((path for path in CHECKPOINTS if path.exists()), None)
-    if first is None:
-        pytest.skip(f"no checkpoint at {CHECKPOINTS[0]}")
-    return take_captures(pair(first), None, 24, 64, tmp_path_factory.mktemp("cache"), NullProgress())
+@cache
+def records() -> tuple[Capture, ...]:
+    """Captures of the shortest prompts, with what the neighbours of the declared boundaries are."""
+    known: TargetFacts = facts(target())
+    sound = pair("eagle3.1")
+    boundaries = plain_boundaries(Setting(sound.config, sound.checkpoint.weights), known)
+    kept, _ = tokenize_prompts(load_prompts(None), target().tokenizer, max_tokens=400)
+    short = sorted(kept, key=lambda prompt: len(prompt.token_ids))[:PROMPTS]
+    return tuple(capture(target(), short, max_new_tokens=NEW_TOKENS, boundaries=sorted(boundaries)))
 
 
-def twin(sound: Pair, name: str) -> Pair:
-    config, weights = broken((name,), sound.config, sound.checkpoint.weights, sound.target.head_weight.detach())
+@cache
+def material() -> Material:
+    return prepare(target(), records(), anchors=ANCHORS)
+
+
+def twin(sound: Pair, names: tuple[str, ...]) -> Pair:
+    config, weights = broken(names, sound.config, sound.checkpoint.weights, sound.target.head_weight.detach())
     made = build_drafter(
         config, weights, target_embedding=sound.target.embedding_weight, target_head=sound.target.head_weight
     )
     return Pair(replace(sound.checkpoint, config=config, weights=weights), config, sound.target, made)
 
 
-@pytest.mark.parametrize("folder", SOUND)
-def test_the_drafters_are_run_as_they_were_trained(folder, records):
-    path = BY_FOLDER[folder]
-    captures, again = records
-    found = audit_captures(pair(path), captures, recapture=again)
+def test_a_sound_drafter_is_run_as_it_was_trained():
+    found = audit_captures(pair("eagle3.1"), records(), material=material())
     assert found.outcome == "holds", found.verdict
     assert found.exit_code == 0
+    assert sum(row.status == "worse" for row in found.rows) > 10
 
 
-@pytest.mark.parametrize(("folder", "name"), PLANTED)
-def test_twins_are_named(folder, name, records):
-    sound, wanted = pair(BY_FOLDER[folder]), BY_NAME[name]
-    assert fits(wanted, sound.config)
-    captures, again = records
-    found = audit_captures(twin(sound, name), captures, recapture=again)
+@pytest.mark.parametrize(("folder", "names", "switches"), PLANTED, ids=[" and ".join(names) for _, names, _ in PLANTED])
+def test_twins_are_named(folder, names, switches):
+    sound, wanted = pair(folder), [BY_NAME[name] for name in names]
+    assert all(fits(fault, sound.config) for fault in wanted)
+    limits = Limits(rounds=len(names), flips=1999)
+    found = audit_captures(twin(sound, names), records(), material=material(), switches=switches, limits=limits)
     assert found.outcome == "misconfigured", found.verdict
-    assert (found.faults[0].finding.code, found.faults[0].switch) == (wanted.code, wanted.switch)
+    assert {row.switch for row in found.rows} == switches
+    named = {(fault.finding.code, fault.switch) for fault in found.faults}
+    assert named == {(fault.code, fault.switch) for fault in wanted}, found.verdict
 
 
-def test_the_short_audit_agrees(records):
-    path = BY_FOLDER["eagle3.1"]
-    captures, _ = records
-    assert short_audit(pair(path), captures).warnings == ()
-    (warning,) = short_audit(twin(pair(path), "carry"), captures).warnings
+def test_the_short_audit_agrees():
+    (warning,) = short_audit(twin(pair("eagle3.1"), ("carry",)), records()).warnings
     assert "DS201" in warning

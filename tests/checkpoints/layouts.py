@@ -86,11 +86,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no aux features": {
         "feature_source": "final", "num_aux": 1, "fc": False, "aux_boundaries": None, "state_norm": True,
     },
+    "P-EAGLE": {"carry": "none", "mask_token_id": 3},
+    "P-EAGLE, fc_norm, 2 layers": {"carry": "none", "mask_token_id": 3, "fc_norm": True, "num_layers": 2},
 }  # fmt: skip
 _SEVERAL_LAYERS = ("2 layers", "2 layers, hidden_norm")
 _LATENT = ("latent attention", "latent attention, plain q")
+_PARALLEL = ("P-EAGLE", "P-EAGLE, fc_norm, 2 layers")
 _FIRST_VARIANTS = tuple(
-    name for name in VARIANTS if name not in (*_SEVERAL_LAYERS, *_LATENT, "q/k norms", "no aux features")
+    name for name in VARIANTS if name not in (*_SEVERAL_LAYERS, *_LATENT, *_PARALLEL, "q/k norms", "no aux features")
 )
 EAGLE1_VARIANTS: dict[str, dict[str, Any]] = {
     "EAGLE-1/2": {},
@@ -105,6 +108,21 @@ GRIFFIN_VARIANTS: dict[str, dict[str, Any]] = {
     "no fc bias": {"fc_bias": False},
     "q, k, v biases": {"attention_bias": True},
     "target's embedding": {"embedding": "target"},
+}
+DFLASH = dataclasses.replace(
+    PLAIN, layer_form="dflash", carry="none", block_size=6, mask_token_id=3, qk_norm=True, num_layers=2
+)
+_TARGETS_OWN = {"draft_vocab_size": 40, "vocab_map": "none", "head": "target"}
+DFLASH_VARIANTS: dict[str, dict[str, Any]] = {
+    "DFlash": _TARGETS_OWN,
+    "reduced vocabulary": {},
+    "one layer, no q/k norms": _TARGETS_OWN | {"num_layers": 1, "qk_norm": False},
+    "window": _TARGETS_OWN | {"sliding_window": (64, None)},
+    "window that looks ahead": _TARGETS_OWN | {"sliding_window": (64, None), "block_causal": "none"},
+    "sample_from_anchor": _TARGETS_OWN | {"sample_from_anchor": True},
+    "biases": _TARGETS_OWN | {"attention_bias": True, "output_bias": True},
+    "5 aux features": _TARGETS_OWN | {"num_aux": 5, "aux_boundaries": (1, 3, 5, 7, 9)},
+    "causal block": _TARGETS_OWN | {"block_causal": "all"},
 }
 
 
@@ -122,6 +140,8 @@ class Layout:
             return dataclasses.replace(EAGLE1, **EAGLE1_VARIANTS[variant])
         if self.name == "griffin":
             return dataclasses.replace(GRIFFIN, **GRIFFIN_VARIANTS[variant])
+        if self.name.endswith("dflash"):
+            return dataclasses.replace(DFLASH, **DFLASH_VARIANTS[variant])
         if self.name.endswith("-mtp"):
             return HEADS[variant].config()
         return dataclasses.replace(PLAIN, **VARIANTS[variant])
@@ -142,7 +162,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout("angelslim", "AngelSlim", "`aux_hidden_states_layer_ids`, layer outputs", _FIRST_VARIANTS),
     Layout("torchspec", "TorchSpec", _NESTED, (*_FIRST_VARIANTS, *_LATENT)),
     Layout("modelopt", "NVIDIA ModelOpt", _NESTED, (*_FIRST_VARIANTS, *_LATENT, *_SEVERAL_LAYERS, "no aux features")),
-    Layout("automodel", "NeMo Automodel", _NESTED, (*_FIRST_VARIANTS, *_SEVERAL_LAYERS)),
+    Layout("automodel", "NeMo Automodel", _NESTED, (*_FIRST_VARIANTS, *_SEVERAL_LAYERS, *_PARALLEL)),
     Layout("vllm", "exports for vLLM and SGLang", _TOP, tuple(VARIANTS)),
     Layout(
         "speculators", "speculators", _TOP, tuple(n for n in VARIANTS if n not in ("no aux features", *_LATENT))
@@ -153,6 +173,11 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout("qwen-mtp", "Qwen3-Next, Qwen3.5, in the target", _LAST, _heads("qwen-mtp")),
     Layout("mimo-mtp", "MiMo-7B, in the target", _LAST, _heads("mimo-mtp")),
     Layout("speculators-mtp", "speculators, MTP", _LAST, _heads("speculators-mtp")),
+    Layout("dflash", "z-lab, DFlash", "`dflash_config.target_layer_ids`, layer outputs", tuple(DFLASH_VARIANTS)),
+    Layout(
+        "speculators-dflash", "speculators, DFlash", "`aux_hidden_state_layer_ids`, boundaries",
+        tuple(n for n in DFLASH_VARIANTS if n != "causal block"),
+    ),
 )  # fmt: skip
 CASES = [(layout, variant) for layout in LAYOUTS for variant in layout.variants]
 IDS = [f"{layout.name}: {variant}" for layout, variant in CASES]

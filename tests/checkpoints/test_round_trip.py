@@ -15,6 +15,7 @@ from driftscope.checkpoints.decoder_layer import class_config
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import CASES, EAGLE1, IDS, LAYERS, PAGE, PLAIN, Layout, page_with, table, weights
 from tests.checkpoints.layouts import LAYOUTS as TABLE
+from tests.support import of_layout
 
 
 def target(config, layers=LAYERS, **other):
@@ -28,6 +29,7 @@ def switches(config):
     return {name: value for name, value in config.switches().items() if name != "aux_ids"}
 
 
+@pytest.mark.supports("opened", of_layout)
 @pytest.mark.parametrize(("layout", "variant"), CASES, ids=IDS)
 def test_saved_and_opened_are_equal(layout: Layout, variant: str, tmp_path: Path):
     config = layout.config(variant)

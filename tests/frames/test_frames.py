@@ -113,6 +113,31 @@ def test_sites_are_in_order_of_computation_and_scaled_by_their_width() -> None:
     assert np.isnan(one(size, site="fused", step=2)["mean"])
 
 
+def test_the_carry_stands_behind_the_rows_before_its_chain() -> None:
+    frame = frames.carry_norms([drifting()], before=2)
+    assert frame["step"].tolist() == [-1, 0, 1, 2, 3, 4, 5]
+    assert frame["where"].tolist()[:3] == ["prefill row t-2", "prefill row t-1", "step 1"]
+    rows = drifting().table("anchors", "clean").query("feed == 'drafted'").astype({"prompt": str})
+    first = rows[rows["step"] == 1].set_index(["prompt", "anchor"])
+    kept = first[~first["loop"]]
+    for back in (1, 2):
+        before = [(prompt, anchor - back) for prompt, anchor in kept.index if (prompt, anchor - back) in first.index]
+        mean = first.loc[before, "rms/carry"].groupby(level=0).mean().mean()
+        row = one(frame, step=1 - back)
+        assert row["mean"] == pytest.approx(mean, rel=1e-6)
+        assert row["count"] == len(before) < len(kept)
+    sizes = frames.site_norms([drifting()])
+    same = sizes[sizes["site"] == "carry"].set_index("step")["mean"]
+    assert frame[frame["step"] > 0].set_index("step")["mean"].to_dict() == pytest.approx(same.to_dict())
+    l2 = frames.carry_norms([drifting()], "l2", before=2)
+    np.testing.assert_allclose(l2["mean"], frame["mean"] * np.sqrt(WIDTH))
+
+
+def test_without_neighbours_only_the_steps_are_there(tmp_path: Path) -> None:
+    run = rewritten(tmp_path / "run", lambda anchors: anchors[anchors["anchor"] % 5 == 0])
+    assert frames.carry_norms([run])["step"].min() == 1
+
+
 def test_matched_sites_compare_the_same_position(tmp_path: Path) -> None:
     """A site whose size depends on nothing but the position grows over step 1, and not against no drafting."""
 

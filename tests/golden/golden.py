@@ -4,7 +4,7 @@ A golden file is one safetensors. Its tensors:
 - `checkpoint.*`: the peer's own saved tensors, in bfloat16; the peer ran with these values in float32.
 - `token_ids` [T] and `features` [T, width], the latter in bfloat16 likewise.
 - `logits` and `carry` [anchor, step, ...] in float32, for the anchors 0..T-1-STEPS; step k of anchor t embeds token
-  t+k.
+  t+k. Of a drafter that carries nothing, other sites stand in the place of `carry`, under their names.
 - `head` and `embedding`, the target's, where the drafter has none of its own.
 
 Its metadata: `peer`; `config`, the peer's own config.json; `overrides`, the switches that this config cannot tell;
@@ -67,7 +67,8 @@ def write(
     token_ids: Tensor,
     features: Tensor,
     logits: Tensor,
-    carry: Tensor,
+    carry: Tensor | None = None,
+    sites: Mapping[str, Tensor] | None = None,
     head: Tensor | None = None,
     embedding: Tensor | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -87,9 +88,12 @@ def write(
         if value is not None:
             tensors[part] = small(value)
     anchors = TOKENS - STEPS
-    tensors |= {"logits": logits[:anchors].contiguous(), "carry": carry[:anchors].contiguous()}
-    assert all(bool(torch.isfinite(value).all()) for value in (logits[:anchors], carry[:anchors]))
+    told = {"logits": logits, **({} if carry is None else {"carry": carry}), **(sites or {})}
+    told = {name: value[:anchors].contiguous() for name, value in told.items()}
+    assert all(bool(torch.isfinite(value).all()) for value in told.values())
+    tensors |= told
     metadata = {"peer": peer, "config": config, "overrides": dict(overrides or {}), "steps": steps}
     path = HERE / f"{name}.safetensors"
     save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
-    print(f"{path.name}: {path.stat().st_size / 1024:.1f} kB, carry RMS {carry[:anchors].square().mean((0, 2)).sqrt()}")
+    state = told.get("carry", told["logits"])
+    print(f"{path.name}: {path.stat().st_size / 1024:.1f} kB, RMS by step {state.square().mean((0, 2)).sqrt()}")

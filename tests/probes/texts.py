@@ -56,7 +56,9 @@ def source(prompt: Prompt, made: Any, answer: str = "", loop_from: int | None = 
     said = list(made(answer, add_special_tokens=False)["input_ids"])
     whole = torch.tensor([*ids, *said])
     loop = range(len(ids) + loop_from, len(whole)) if loop_from is not None else ()
-    record = planted.capture(length=len(whole), prompt_length=len(ids), tokens=whole, loop=loop, final=whole[:, None].float())
+    record = planted.capture(
+        length=len(whole), prompt_length=len(ids), tokens=whole, loop=loop, final=whole[:, None].float()
+    )
     return Source(prompt, record)
 
 

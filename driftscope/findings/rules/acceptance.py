@@ -7,12 +7,14 @@ import pandas as pd
 from scipy import stats as scipy_stats
 
 from driftscope import stats
+from driftscope.cells import PromptCells, chains
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent, plain, with_interval
 from driftscope.stats.intervals import CONFIDENCE, MIN_PROMPTS, SEED, Floats, Interval
 
+_NO_TEXT = "the text is not confirmed as the target's, so nothing tells what it accepts"
 _RATES = np.linspace(0.0, 1.0, 2001)
 
 
@@ -22,8 +24,10 @@ def depth_collapse(measured: Measured) -> Finding | NotMeasured | None:
     rows = measured.text_fed
     if rows.empty or rows["step"].max() < 2:
         return NotMeasured(code, "no text-fed chains of two steps or more")
-    grouped = rows["match"].astype(float).groupby([rows["prompt"].astype(str), rows["step"]])
-    matches, anchors = (getattr(grouped, name)().unstack().to_numpy(np.float64) for name in ("sum", "size"))
+    if rows["match"].isna().any():
+        return NotMeasured(code, _NO_TEXT)
+    cells = PromptCells(rows)
+    matches, anchors = cells.sum(rows["match"]), cells.size()
     if len(matches) < MIN_PROMPTS:
         return NotMeasured(code, f"{counted(len(matches), 'prompt')}, intervals need {MIN_PROMPTS}")
     agreement = stats.ratio_of_sums(matches, anchors, resamples=measured.resamples)
@@ -65,6 +69,8 @@ def dispersion(measured: Measured) -> Finding | NotMeasured | None:
     rows = measured.anchors
     if rows.empty:
         return NotMeasured(code, "no chains were measured")
+    if rows["accepted"].isna().any():
+        return NotMeasured(code, _NO_TEXT)
     depth = int(rows["step"].max())
     walked = _served_rounds(rows, depth)
     if walked is None:
@@ -103,16 +109,13 @@ def dispersion(measured: Measured) -> Finding | NotMeasured | None:
 
 def _served_rounds(rows: pd.DataFrame, depth: int) -> list[Floats] | None:
     """Accepted tokens of the served rounds that start outside loops, per prompt."""
-    chains = rows.groupby([rows["prompt"].astype(str), "anchor"], sort=True)
-    counts = chains["accepted"].sum()
-    loop = chains["loop"].first().to_numpy(bool)
+    found = chains(rows)
+    if not found.consecutive:
+        return None
     walks = []
-    for _, places in pd.Series(np.arange(len(counts)), counts.index).groupby(level=0):
-        anchors = places.index.get_level_values("anchor").to_numpy()
-        if (np.diff(anchors) != 1).any():
-            return None
-        walk = stats.served_walk(counts.to_numpy()[places], depth)
-        walks.append(walk.accepted[~loop[places][walk.visited]].astype(np.float64))
+    for part in found.by_prompt():
+        walk = stats.served_walk(found.length[part], depth)
+        walks.append(walk.accepted[~found.loop[part][walk.visited]].astype(np.float64))
     return walks
 
 

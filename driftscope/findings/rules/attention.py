@@ -6,7 +6,7 @@ import numpy as np
 
 from driftscope import stats
 from driftscope.figures.pin import pin_figures
-from driftscope.findings.measured import Measured, interval_of
+from driftscope.findings.measured import AT_ONCE, Measured, interval_of
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import listed, with_interval
@@ -19,6 +19,8 @@ _KEYS = ("displaced", "self_up", "sink_down")
 
 def drift(measured: Measured) -> Finding | NotMeasured | None:
     """Displacement, self-generated excess or sink loss beyond the threshold to the last step."""
+    if measured.at_once:
+        return NotMeasured(CODE, AT_ONCE)
     found = {key: measured.onsets[key] for key in _KEYS if key in measured.onsets}
     if not found:
         return NotMeasured(CODE, "no attention was recorded")

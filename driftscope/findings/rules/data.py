@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 
 from driftscope import stats
+from driftscope.cells import PromptCells, chain_order, prompt_codes
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
@@ -35,8 +37,8 @@ def _share_of_anchors(
     rows = rows[rows["step"] == 1]
     if rows.empty:
         return NotMeasured(code, NOTHING)
-    by_prompt = rows[column].groupby(rows["prompt"].astype(str))
-    flagged, total = by_prompt.sum().to_numpy(np.float64), by_prompt.size().to_numpy(np.float64)
+    cells = PromptCells(rows)
+    flagged, total = cells.sum(rows[column])[:, 0], cells.size()[:, 0]
     limit = measured.thresholds[threshold]
     share = flagged.sum() / total.sum()
     if share <= limit:
@@ -59,12 +61,9 @@ def vocabulary(measured: Measured) -> Finding | NotMeasured | None:
         return NotMeasured(code, NOTHING)
     if "rank" not in rows or rows["rank"].isna().all():
         return NotMeasured(code, "no ranks were recorded")
-    rows = rows.sort_values(["prompt", "anchor", "step"])
-    known = rows["rank"].notna().to_numpy()
-    prompts = rows["prompt"].astype(str)
-    first = (rows["step"] == 1).to_numpy()
-    by_prompt = rows.assign(known=known)[first].groupby(prompts[first])["known"]
-    covered, total = by_prompt.sum().to_numpy(np.float64), by_prompt.size().to_numpy(np.float64)
+    first = rows[rows["step"] == 1]
+    cells = PromptCells(first)
+    covered, total = cells.sum(first["rank"].notna())[:, 0], cells.size()[:, 0]
     share = covered.sum() / total.sum()
     limit = measured.thresholds["vocabulary_coverage"]
     if share >= limit:
@@ -73,8 +72,7 @@ def vocabulary(measured: Measured) -> Finding | NotMeasured | None:
     assert interval is not None
     depth = int(rows["step"].max())
     # A perfect drafter stops at the first token that it cannot say.
-    reach = rows.assign(known=known.astype(int)).groupby([prompts, rows["anchor"]])["known"].cummin()
-    ceiling = float(reach.sum() / first.sum())
+    ceiling = _reach(rows) / len(first)
     over = f"{counted(len(total), 'prompt')}, {counted(int(total.sum()), 'anchor')}"
     evidence = (
         Evidence.of("coverage", interval, unit="share", over=over, threshold=limit),
@@ -87,6 +85,20 @@ def vocabulary(measured: Measured) -> Finding | NotMeasured | None:
     )
     about = definition(code)
     return Finding(code, about.title, statement, evidence, about.advice)
+
+
+def _reach(rows: pd.DataFrame) -> int:
+    """Rows whose chain meets no token up to there that the draft vocabulary lacks."""
+    codes, anchor, step = (
+        prompt_codes(rows["prompt"])[0],
+        rows["anchor"].to_numpy(np.int64),
+        rows["step"].to_numpy(np.int64),
+    )
+    order, first = chain_order(codes, anchor, step)
+    unknown = np.cumsum(rows["rank"].isna().to_numpy()[order])
+    start = np.flatnonzero(first)
+    before = unknown[start] - rows["rank"].isna().to_numpy()[order][start]
+    return int((unknown == before[np.cumsum(first) - 1]).sum())
 
 
 def few_prompts(measured: Measured) -> Finding | NotMeasured | None:

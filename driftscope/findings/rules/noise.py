@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from driftscope import stats
-from driftscope.findings.measured import Measured
+from driftscope.findings.measured import AT_ONCE, Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.noise_sums import noise_sums
 from driftscope.findings.registry import definition
@@ -18,6 +18,8 @@ CODE = "DS104"
 
 def fragility(measured: Measured) -> Finding | NotMeasured | None:
     """Half of the length is lost at less noise than the threshold."""
+    if measured.at_once:
+        return NotMeasured(CODE, AT_ONCE)
     noise = noise_sums(measured.run)
     if noise is None:
         return NotMeasured(CODE, "the noise probe was not run")

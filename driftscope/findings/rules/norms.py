@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driftscope.findings.measured import Measured, interval_of
+from driftscope.findings.measured import AT_ONCE, Measured, interval_of
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import with_interval
@@ -12,6 +12,8 @@ CODE = "DS101"
 
 def growth(measured: Measured) -> Finding | NotMeasured | None:
     """Growth beyond the threshold to the last step."""
+    if measured.at_once:
+        return NotMeasured(CODE, AT_ONCE)
     onset = measured.onsets.get("norm_up")
     if onset is None:
         return NotMeasured(CODE, "the carry's RMS was not recorded")

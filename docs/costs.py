@@ -1,0 +1,138 @@
+"""The page on cost, made of what the programs in benchmarks/ measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
+WAYS = {
+    "eager": "a chain after the other, whole sequence, full matrices",
+    "cached": "a chain after the other, one row over a KV cache",
+    "ours": "driftscope",
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Hook of mkdocs: add the page."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "cost.md", content=cost_page()))
+    return files
+
+
+def result(name: str) -> dict[str, Any] | None:
+    """What a program wrote, or None where it has not run."""
+    file = RESULTS / f"{name}.json"
+    if not file.is_file():
+        return None
+    made: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return made
+
+
+def cost_page() -> str:
+    """A section a result; what was not measured is not there."""
+    parts = [
+        "# What it costs",
+        "Measured with `python benchmarks/all.py` on the example pair (SmolLM2-135M-Instruct and its EAGLE 3.1 drafter) on a"
+        " CPU, in float32. CPU seconds are over all threads. The numbers of the ways that are compared agree before a time is"
+        " taken.",
+    ]
+    makers = {
+        "chain": _chain,
+        "capture_cost": _capture,
+        "growth": _growth,
+        "training_cost": _training,
+        "startup": _startup,
+    }
+    for name, make in makers.items():
+        found = result(name)
+        if found is not None:
+            parts += make(found)
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _chain(found: dict[str, Any]) -> list[str]:
+    settings = found["settings"]
+    rows = []
+    for way, about in WAYS.items():
+        warm, cold = found["warm"][way], found["cold"][way]
+        ours_warm, ours_cold = found["warm"]["ours"], found["cold"]["ours"]
+        rows.append(
+            [
+                about,
+                f"{warm['cpu']:.1f}",
+                f"{warm['cpu'] / ours_warm['cpu']:.1f}x",
+                f"{cold['cpu']:.1f}",
+                f"{cold['cpu'] / ours_cold['cpu']:.1f}x",
+                f"{warm['peak']:.0f}",
+            ]
+        )
+    seen = found["recording"]
+    return [
+        "## Against a loop over the anchors",
+        f"{found['prompts']} prompts, {found['chains']} chains of {settings['depth']} steps, {found['mean_text_length']:.0f}"
+        f" tokens a text, {settings['threads']} thread. Warm: the target's states are there already, as they are for every"
+        " drafter after the first. Cold: getting them is included.",
+        _table(["way", "warm, CPU s", "warm", "cold, CPU s", "cold", "peak MiB"], rows),
+        f"Recording every site costs {seen['nnsight_ratio']:.2f} times the bare chain; plain forward hooks with the same"
+        f" reductions {seen['hooks_ratio']:.2f} times.",
+    ]
+
+
+def _capture(found: dict[str, Any]) -> list[str]:
+    return [
+        "## The target's side",
+        f"Continuation and recording of {found['prompts']} prompts ({found['tokens']} tokens) take"
+        f" {found['cpu_ratio']:.2f} times the CPU time of transformers' `generate` and one plain forward over the same texts.",
+    ]
+
+
+def _growth(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, grown in found["grown"].items():
+        sizes, cpu, peak = grown["sizes"], grown["cpu"], grown["peak_mib"]
+        told = [grown[f"{kind}_exponent"] for kind in ("cpu", "peak")]
+        rows.append(
+            [
+                name,
+                f"{sizes[0]} to {sizes[-1]}",
+                f"{cpu[0]:.2f} to {cpu[-1]:.2f}",
+                *(("" if told[0] is None else f"{told[0]:.2f}"), f"{peak[0]:.0f} to {peak[-1]:.0f}"),
+                "" if told[1] is None else f"{told[1]:.2f}",
+            ]
+        )
+    base, limit = found["base"], found["limit"]
+    return [
+        "## How it grows",
+        "Prefix pass and observed chains of one text, one size varied at a time from"
+        f" {base['text']} tokens, {base['anchors']} anchors, {base['depth']} steps, {base['heads']} heads. The exponent is that"
+        " of a power law through the larger half of the points.",
+        _table(["varied", "over", "CPU s", "exponent", "peak MiB above the drafter", "exponent"], rows),
+        f"The chains do {limit['chain_gflop_per_second']:.0f} GFLOP a CPU second, {limit['share']:.0%} of what one large"
+        " matrix product does there.",
+    ]
+
+
+def _training(found: dict[str, Any]) -> list[str]:
+    every, less = found["all"], found["without_noise"]
+    return [
+        "## While training",
+        f"One `drift_metrics` on {found['prompts']} prompts of at most {found['anchors']} anchors: {every['wall']:.1f} s with"
+        f" {found['threads']} thread ({every['cpu']:.1f} CPU s), {less['wall']:.1f} s without noise.",
+    ]
+
+
+def _startup(found: dict[str, Any]) -> list[str]:
+    shown, first = found["help"], found["first_figure"]
+    return [
+        "## Until something is on the screen",
+        f"`driftscope --help`: {shown['wall']:.2f} s. `driftscope probe` on a warm capture: the first prompt's figures"
+        f" {first['wall']:.1f} s after the drafter is loaded.",
+    ]

@@ -1,0 +1,1 @@
+"""Hidden states that serving engines and trainers leave on disk, read as captures."""

@@ -1,0 +1,65 @@
+"""One table of a run in memory: columns are read when they are asked for, once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from driftscope.parquet import read_columns, stored_columns
+from driftscope.schema import Table
+
+
+class HeldTable:
+    """The rows of the files of one table. Other files than before: everything is read again."""
+
+    def __init__(self, declared: Table) -> None:
+        self._declared = declared
+        self._files: tuple[Path, ...] | None = None
+        self._names: list[str] = []
+        self._held: dict[str, pd.Series] = {}
+
+    def frame(self, files: Sequence[Path], columns: Collection[str] | None = None) -> pd.DataFrame:
+        """The rows of `files` below each other, with all columns or those of `columns` that exist (`rms/` is a family).
+
+        Raises RunError naming a file that cannot be read.
+        """
+        if self._files != tuple(files):
+            self._files, self._names, self._held = tuple(files), [], {}
+        # Which rows repeat can be told from the whole row only.
+        if columns is None or self._declared.key:
+            if len(self._held) < max(len(self._names), 1):
+                self._read(None)
+            return self._of(self._names)
+        if not self._names:
+            self._names = self._all([stored_columns(file, self._declared) for file in files])
+        chosen = _chosen(self._names, columns)
+        missing = [name for name in chosen if name not in self._held]
+        if missing:
+            self._read(missing)
+        return self._of(chosen)
+
+    def _read(self, names: Sequence[str] | None) -> None:
+        """Columns of every file, or all of them; what is held already is not held twice."""
+        parts = [read_columns(file, self._declared, names) for file in self._files or ()]
+        if names is None:
+            names = self._names = self._all([part.column_names for part in parts])
+        empty = self._declared.empty()
+        known = empty.select([name for name in names if name in empty.column_names])
+        whole = pa.concat_tables([known, *parts], promote_options="default").unify_dictionaries()
+        frame = self._declared.frame(whole.select(names))
+        self._held = {**{name: frame[name] for name in names}, **self._held}
+
+    def _all(self, stored: Sequence[Sequence[str]]) -> list[str]:
+        """Declared columns, then those of families in the order in which the files have them."""
+        return list(dict.fromkeys([*self._declared.empty().column_names, *(name for part in stored for name in part)]))
+
+    def _of(self, names: Sequence[str]) -> pd.DataFrame:
+        return pd.DataFrame({name: self._held[name] for name in names}, copy=False)
+
+
+def _chosen(names: Sequence[str], columns: Collection[str]) -> list[str]:
+    families = tuple(name for name in columns if name.endswith("/"))
+    return [name for name in names if name in columns or (families and name.startswith(families))]
