@@ -24,6 +24,12 @@ _PROGRESS = re.compile(r"(?P<stage>[^:\n]+): (?P<done>\d+)/(?P<total>\d+)\b.*")
 _PROBING = "probing"
 _MOST_LINES = 400
 
+# A server that was started in the background ignores SIGINT, and what it starts would do so too and could not be stopped.
+_PROGRAM = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[0] = 'driftscope'; "
+    "from driftscope.cli import main; main()"
+)
+
 
 @dataclass
 class Job:
@@ -159,9 +165,8 @@ def _shards(folder: Path) -> int:
 
 
 def program() -> list[str]:
-    """The console script of this environment."""
-    script = Path(sys.executable).with_name("driftscope")
-    return [str(script)] if script.is_file() else [sys.executable, "-c", "from driftscope.cli import main; main()"]
+    """driftscope of this environment, as a command."""
+    return [sys.executable, "-c", _PROGRAM]
 
 
 @contextlib.contextmanager

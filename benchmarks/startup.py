@@ -9,6 +9,7 @@ drafter being loaded to the first prompt's figures in the run folder. Goals: 0.3
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import statistics
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from driftscope.progress import NullProgress
 
 HELP_GOAL = 0.3
 FIRST_GOAL = 5.0
@@ -40,21 +43,21 @@ def help_cost() -> dict[str, float]:
     return {"wall": statistics.median(walls), "cpu": statistics.median(cpus), "goal": HELP_GOAL}
 
 
-class Watch:
-    """Notes when the first prompt is done; everything else passes by."""
+class _FirstDone(Exception):
+    """The first prompt's rows are in the run folder."""
 
-    def __init__(self) -> None:
-        self.first: tuple[float, float] | None = None
 
-    def message(self, text: str) -> None:
-        pass
+class Watch(NullProgress):
+    """Stops the probe when the first prompt is done."""
+
+    probing = False
 
     def stage(self, name: str, total: int) -> None:
         self.probing = name.startswith("prob")
 
-    def advance(self, count: int = 1, detail: str = "") -> None:
-        if self.probing and self.first is None:
-            self.first = time.perf_counter(), time.process_time()
+    def advance(self, n: int = 1, note: str = "") -> None:
+        if self.probing:
+            raise _FirstDone
 
 
 def first_figure(checkpoint: str, target: str | None) -> dict[str, float]:
@@ -64,13 +67,14 @@ def first_figure(checkpoint: str, target: str | None) -> dict[str, float]:
 
     pair = load_pair(checkpoint, target)
     with tempfile.TemporaryDirectory() as folder:
-        settings: dict[str, Any] = {"probes": chosen(), "cache_dir": Path(folder) / "cache", "max_new_tokens": 64}
-        probe_pair(pair, out=Path(folder) / "cold", **{**settings, "probes": chosen(["norms"])}, anchors=1)
-        watch = Watch()
+        place = Path(folder)
+        prompts = Path(__file__).resolve().parent.parent / "probes" / "prompts" / "chat.jsonl"
+        settings: dict[str, Any] = {"prompts": prompts, "cache_dir": place / "cache", "max_new_tokens": 64}
+        probe_pair(pair, out=place / "cold", probes=chosen(["norms"]), anchors=1, **settings)
         wall, cpu = time.perf_counter(), time.process_time()
-        probe_pair(pair, out=Path(folder) / "warm", **settings, progress=watch)  # type: ignore[arg-type]
-        assert watch.first is not None
-        return {"wall": watch.first[0] - wall, "cpu": watch.first[1] - cpu, "goal": FIRST_GOAL}
+        with contextlib.suppress(_FirstDone):
+            probe_pair(pair, out=place / "warm", probes=chosen(), progress=Watch(), **settings)
+        return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "goal": FIRST_GOAL}
 
 
 def main() -> None:

@@ -126,7 +126,9 @@ def test_an_engines_loop_makes_the_rounds_of_the_served_walk(
     pair: Pair, captures: list[Capture], plain: dict[str, Tensor]
 ) -> None:
     compared = ties = prompts = 0
-    for record in captures:
+    # Half of them: the loop verifies every round with the target, which is what takes the time.
+    served = captures[::2]
+    for record in served:
         subject = Subject(pair, record, SETTINGS)
         walk = served_walk(accepted_counts(subject, subject.clean("drafted")), DEPTH)
         expected = [(int(subject.anchors[i]), n) for i, n in zip(walk.visited, walk.accepted.tolist(), strict=True)]
@@ -146,9 +148,9 @@ def test_an_engines_loop_makes_the_rounds_of_the_served_walk(
             assert (made.anchor, made.accepted) == (anchor, accepted), record.prompt_id
             compared += 1
         prompts += compared > before
-    assert prompts >= PROMPTS - 1
-    assert ties <= PROMPTS // 4, f"{ties} near ties in {compared + ties} rounds"
-    assert compared >= 3 * PROMPTS
+    assert prompts >= len(served) - 1
+    assert ties <= len(served) // 4, f"{ties} near ties in {compared + ties} rounds"
+    assert compared >= 3 * len(served)
 
 
 def observed(subject: Subject, sites: tuple[str, ...]) -> list[dict[str, Tensor]]:

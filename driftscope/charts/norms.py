@@ -176,12 +176,12 @@ def sites(frame: pd.DataFrame, mode: SiteMode = "size", unit: Unit = "rms") -> C
             x=alt.X("step:O", title="step", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("site:N", title=None, sort=order, scale=alt.Scale(domain=order), axis=alt.Axis(labelLimit=180)),
         )
-        legend = alt.Legend(title=lines_of_title, format=".2~g", tickCount=4, gradientLength=160)
+        legend = alt.Legend(title=lines_of_title, format=".2~r", tickCount=4, gradientLength=160)
         cells = base.mark_rect().encode(
             color=alt.Color("mean:Q", scale=scale, legend=legend), tooltip=hover(rows, title)
         )
         text = base.mark_text(fontSize=10).encode(
-            text=alt.Text("mean:Q", format=".2~g"),
+            text=alt.Text("mean:Q", format=".2~r"),
             color=alt.condition(dark, alt.value("#ffffff"), alt.value("#111111")),
         )
         return layered(cells, text, width=width, height=22 * len(order))

@@ -109,7 +109,7 @@ def test_what_cannot_be_started_says_so(tmp_path: Path, monkeypatch: pytest.Monk
         jobs.start(["probe"], tmp_path / "run")
 
 
-def test_the_console_script_is_that_of_this_environment() -> None:
+def test_jobs_run_with_the_interpreter_of_this_environment() -> None:
     assert Path(jobs.program()[0]).parent == Path(sys.executable).parent
 
 
