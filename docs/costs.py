@@ -116,7 +116,7 @@ def _growth(found: dict[str, Any]) -> list[str]:
         " of a power law through the larger half of the points.",
         _table(["varied", "over", "CPU s", "exponent", "peak MiB above the drafter", "exponent"], rows),
         f"The chains do {limit['chain_gflop_per_second']:.0f} GFLOP a CPU second, {limit['share']:.0%} of what one large"
-        " matrix product does there.",
+        " matrix product does there: what is left is the work itself.",
     ]
 
 
