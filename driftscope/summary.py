@@ -184,12 +184,15 @@ def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Fl
     result = np.full((len(prompts), depth), np.nan)
     if rows.empty or not columns:
         return result
+    step = rows["step"].to_numpy(np.float64)
+    if not ((step >= 1) & (step == np.floor(step))).all():
+        raise RunError("the table heads holds steps that no chain has: it was changed or damaged; measure again")
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = rows[columns].to_numpy(np.float64) / rows["anchors"].to_numpy(np.float64)[:, None]
     _, head = np.unique(rows[["layer", "head"]].to_numpy(), axis=0, return_inverse=True)
     place = pd.Index(prompts).get_indexer(rows["prompt"].astype(str))
     by_head = np.full((*result.shape, head.max() + 1, len(columns)), np.nan)
-    by_head[place, rows["step"].to_numpy() - 1, head.ravel()] = excess
+    by_head[place, step.astype(np.int64) - 1, head.ravel()] = excess
     return stats.shared_displacement(by_head)
 
 

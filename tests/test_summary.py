@@ -281,3 +281,10 @@ def test_displacement_averages_anchors_before_and_heads_after_the_absolute_value
     assert found[:, 0] == pytest.approx([0.3, 0.15])
     assert np.isnan(found[:, 1]).all()
     assert np.isnan(head_displacement(heads[:2], ["a"], 1)).all()
+
+
+@pytest.mark.parametrize("step", [0, 1.5])
+def test_steps_that_no_chain_has_are_told_in_a_line(step: float) -> None:
+    rows = {"prompt": ["a"], "step": [step], "layer": [0], "head": [0], "anchors": [4.0], "excess/sink": [0.1]}
+    with pytest.raises(RunError, match="steps that no chain has"):
+        head_displacement(pd.DataFrame(rows), ["a"], 2)
