@@ -27,10 +27,8 @@ PROGRAMS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "checkpoint", nargs="?", default=str(ROOT / "examples" / "smollm2" / "checkpoints" / "eagle3.1")
-    )
-    parser.add_argument("--target", default=str(ROOT / "build" / "target"))
+    parser.add_argument("checkpoint", nargs="?", default="examples/smollm2/checkpoints/eagle3.1")
+    parser.add_argument("--target", default="build/target")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default=",".join(PROGRAMS), help="names with commas")
     given = parser.parse_args()
@@ -45,7 +43,8 @@ def main() -> None:
         print(f"== {name}", file=sys.stderr)
         command = [sys.executable, str(HERE / file), *([given.checkpoint, "--target", given.target] if paired else ())]
         command += [part for option in options for part in (option, str(given.threads))]
-        if subprocess.run([*command, "-o", str(RESULTS / f"{name}.json")], check=False).returncode:
+        # From the repository's root, so that the results name no folder of one machine.
+        if subprocess.run([*command, "-o", str(RESULTS / f"{name}.json")], check=False, cwd=ROOT).returncode:
             failed.append(name)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
