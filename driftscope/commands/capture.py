@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +10,7 @@ from rich.text import Text
 
 from driftscope.commands import options
 from driftscope.commands.guard import Debug, print_json, state
-from driftscope.commands.probe import _told_in_a_line
+from driftscope.commands.working import working
 from driftscope.errors import DriftscopeError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -135,37 +133,33 @@ def capture(
     With --from they come from a serving engine or a trainer, so that a target too big for one process can be probed. Layer
     ids, off-by-one conventions and the final norm are checked against the target's embedding and head, not trusted.
     """
-    from driftscope.progress import stderr_progress
-
     numbers = options.positions(layers, "--layers", "give ids such as 2,18,33") if layers is not None else None
     if source is None and (format, ids, last, prompt_tokens, whole_target) != ("auto", None, None, None, False):
         raise DriftscopeError("--format, --ids, --last, --prompt-tokens and --whole-target belong to --from")
-    with contextlib.redirect_stdout(sys.stderr), stderr_progress() as progress:
-        progress.message("starting")
-        with _told_in_a_line(progress.message, state(context).debug):
-            from driftscope.api import capture as make
+    with working(state(context).debug) as progress:
+        from driftscope.api import capture as make
 
-            made = make(
-                target,
-                out=out,
-                source=source,
-                prompts=prompts,
-                layers=numbers,
-                drafter=drafter,
-                max_new_tokens=max_new_tokens,
-                chat_template=chat_template,
-                format=format,
-                ids=ids,
-                last=last,
-                prompt_tokens=prompt_tokens,
-                limit=limit or None,
-                whole_target=whole_target,
-                device=device,
-                dtype=dtype,
-                revision=revision,
-                trust_remote_code=trust_remote_code,
-                progress=progress,
-            )
+        made = make(
+            target,
+            out=out,
+            source=source,
+            prompts=prompts,
+            layers=numbers,
+            drafter=drafter,
+            max_new_tokens=max_new_tokens,
+            chat_template=chat_template,
+            format=format,
+            ids=ids,
+            last=last,
+            prompt_tokens=prompt_tokens,
+            limit=limit or None,
+            whole_target=whole_target,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            progress=progress,
+        )
     if json:
         print_json(content(made))
     else:

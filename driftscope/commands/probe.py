@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +11,7 @@ from rich.text import Text
 from driftscope.commands import options
 from driftscope.commands.content import run_content
 from driftscope.commands.guard import FAILED, Debug, fail, print_json, state
+from driftscope.commands.working import working
 from driftscope.errors import DriftscopeError, RunError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -195,7 +192,6 @@ def probe(
     """
     from driftscope.findings import assess, load, save
     from driftscope.naming import fresh_run
-    from driftscope.progress import stderr_progress
 
     switches = options.overrides(aux, carry, rope_theta, settings)
     sinks = options.sink(sink)
@@ -220,39 +216,35 @@ def probe(
         chosen["audit"] = False
     state(context).run = folder
 
-    # Libraries print as they please: stdout is for the result.
-    with contextlib.redirect_stdout(sys.stderr), stderr_progress() as progress:
-        # The first import of torch takes seconds.
-        progress.message("starting")
-        with _told_in_a_line(progress.message, state(context).debug):
-            from driftscope.api import probe as measure
+    with working(state(context).debug) as progress:
+        from driftscope.api import probe as measure
 
-            run = measure(
-                checkpoint,
-                target=target,
-                prompts=prompts,
-                out=folder,
-                max_new_tokens=max_new_tokens,
-                depth=depth,
-                horizon=horizon,
-                anchors=anchors,
-                device=device,
-                dtype=dtype,
-                sink=sinks,
-                resume=resume,
-                overrides=switches,
-                revision=revision,
-                trust_remote_code=trust_remote_code,
-                cache_dir=cache_dir,
-                seed=seed,
-                progress=progress,
-                **chosen,
-            )
-            progress.message("looking for findings")
-            # A block drafter has no more steps than its block.
-            depth = min(depth, int(run.info.settings.get("depth", depth)))
-            assessment = assess(run, limits, depth=depth)
-            save(run, assessment)
+        run = measure(
+            checkpoint,
+            target=target,
+            prompts=prompts,
+            out=folder,
+            max_new_tokens=max_new_tokens,
+            depth=depth,
+            horizon=horizon,
+            anchors=anchors,
+            device=device,
+            dtype=dtype,
+            sink=sinks,
+            resume=resume,
+            overrides=switches,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            cache_dir=cache_dir,
+            seed=seed,
+            progress=progress,
+            **chosen,
+        )
+        progress.message("looking for findings")
+        # A block drafter has no more steps than its block.
+        depth = min(depth, int(run.info.settings.get("depth", depth)))
+        assessment = assess(run, limits, depth=depth)
+        save(run, assessment)
     if json:
         print_json(run_content(run, assessment, depth))
     else:
@@ -284,16 +276,3 @@ def _known(text: str) -> list[str]:
     from driftscope.probes import chosen
 
     return [probe.name for probe in chosen(text)]
-
-
-@contextlib.contextmanager
-def _told_in_a_line(tell: Any, debug: bool) -> Iterator[None]:
-    """Python warnings as lines of progress; those for developers only with --debug."""
-
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if debug or not issubclass(category, DeprecationWarning | FutureWarning | PendingDeprecationWarning):
-            tell(f"warning: {' '.join(str(message).split())}")
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
