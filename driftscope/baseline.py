@@ -6,7 +6,10 @@ step k of anchor r - k + 1 is compared with, which separates drift from mere rec
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -15,7 +18,7 @@ from torch import Tensor
 
 from driftscope.chain import Text
 from driftscope.drafter.attention import Prefix, Window, causal_attention
-from driftscope.drafter.layer import AttentionLayer
+from driftscope.drafter.layer import AttentionLayer, KeysDoneError
 from driftscope.drafter.model import Drafter
 from driftscope.drafter.norms import rms
 
@@ -82,59 +85,81 @@ def prefix_pass(
     *,
     sinks: tuple[int, ...],
     horizon: int,
+    rows: int | None = None,
     budget: int = 256 << 20,
 ) -> PrefixPass:
-    """Run the drafter once over all rows of `text`, in chunks of rows whose attention fits into `budget` bytes."""
+    """Run the drafter once over the first `rows` rows of `text` (all when None), in chunks of rows whose attention fits into
+    `budget` bytes. Before the first anchor the last layer makes keys and values only, for nothing else is read there."""
     config = drafter.config
     if config.layer_form == "dflash":
         from driftscope.block_baseline import block_pass
 
-        return block_pass(cast(Any, drafter), text, windows, sinks=sinks, horizon=horizon, budget=budget)
-    rows = len(text.token_ids) - 1
+        return block_pass(cast(Any, drafter), text, windows, sinks=sinks, horizon=horizon, rows=rows, budget=budget)
+    rows = len(text.token_ids) - 1 if rows is None else rows
     first = text.prompt_length - 1
-    device = text.features.device
-    prefix: list[Prefix] = []
-    regions = key_regions(rows, sinks, text.prompt_length, device)
-    wide = (rows - first, config.num_layers, config.num_heads)
-    sink, prompt, total = (torch.empty(wide, device=device) for _ in range(3))
-    recent = torch.empty((*wide, horizon), device=device)
-    carry = torch.empty((rows - first, config.hidden_size), dtype=drafter.dtype, device=device)
-    alpha = torch.zeros(config.num_layers, config.num_heads, SINK_CANDIDATES, device=device)
-    # Scores and probabilities in float32, and a copy for the masks.
+    made = _Made(drafter, windows, key_regions(rows, sinks, text.prompt_length, text.features.device), first, horizon)
+    # Scores and probabilities in float32, and a copy for the masses.
     step = chunk_rows(rows * config.num_heads * 4 * 3, budget)
-    for start in range(0, rows, step):
-        part = slice(start, min(start + step, rows))
-
-        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor, part: slice = part) -> Tensor:
-            j = layer.index
-            if j == len(prefix):
-                prefix.append(Prefix.like(key, value, rows))
-            prefix[j].keys[:, part], prefix[j].values[:, part] = key.transpose(0, 1), value.transpose(0, 1)
-            mixed, weights = causal_attention(
-                query, prefix[j], part, windows[j], scaling=layer.scaling, sink_logits=layer.sink_logits
-            )
-            early = weights[: max(0, SINK_ROWS - part.start), :, :SINK_CANDIDATES].sum(0)
-            alpha[j, :, : early.shape[-1]] += early
-            kept = slice(max(first - part.start, 0), None)
-            weights = weights[kept]
-            if weights.shape[0]:
-                here = slice(part.stop - weights.shape[0] - first, part.stop - first)
-                sink[here, j] = weights @ regions["sink"][: part.stop]
-                prompt[here, j] = weights @ regions["prompt"][: part.stop]
-                total[here, j] = weights.sum(-1)
-                recent[here, j] = last_masses(weights, part.stop, horizon, regions["sink"])
-            return mixed
-
-        positions = torch.arange(part.start, part.stop, device=device)
+    starts = [*range(0, first, step), *range(first, rows, step), rows]
+    for start, stop in pairwise(starts):
+        part = slice(start, stop)
+        positions = torch.arange(start, stop, device=text.features.device)
         state = drafter.fuse(text.features[part])
-        residual = drafter.step(state, text.token_ids[part.start + 1 : part.stop + 1], positions, attend)
-        if part.stop > first:
-            kept = residual[max(first - part.start, 0) :]
-            carry[part.stop - len(kept) - first : part.stop - first] = drafter.leave(kept)[0]
+        with suppress(KeysDoneError):
+            residual = drafter.step(state, text.token_ids[start + 1 : stop + 1], positions, partial(made.attend, part))
+            made.carry[start - first : stop - first] = drafter.leave(residual)[0]
     counted = min(SINK_ROWS, rows)
-    seen = (counted - torch.arange(SINK_CANDIDATES, device=device)).clamp(min=1)
-    baseline = Baseline(first, carry, rms(carry), sink, prompt, total, recent)
-    return PrefixPass(prefix, baseline, alpha / seen)
+    seen = (counted - torch.arange(SINK_CANDIDATES, device=positions.device)).clamp(min=1)
+    return PrefixPass(made.prefix, made.baseline(), made.alpha / seen)
+
+
+class _Made:
+    """What the chunks of a pass leave behind, filled as they come."""
+
+    def __init__(
+        self, drafter: Drafter, windows: list[Window], regions: dict[str, Tensor], first: int, horizon: int
+    ) -> None:
+        config, device = drafter.config, regions["sink"].device
+        self.windows, self.regions, self.first, self.horizon = windows, regions, first, horizon
+        self.rows, self.last_layer = len(regions["sink"]), config.num_layers - 1
+        self.prefix: list[Prefix] = []
+        wide = (self.rows - first, config.num_layers, config.num_heads)
+        self.sink, self.prompt, self.total = (torch.empty(wide, device=device) for _ in range(3))
+        self.recent = torch.empty((*wide, horizon), device=device)
+        self.carry = torch.empty((self.rows - first, config.hidden_size), dtype=drafter.dtype, device=device)
+        self.alpha = torch.zeros(config.num_layers, config.num_heads, SINK_CANDIDATES, device=device)
+
+    def baseline(self) -> Baseline:
+        return Baseline(self.first, self.carry, rms(self.carry), self.sink, self.prompt, self.total, self.recent)
+
+    def attend(self, part: slice, layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attention of the rows `part`, all before the first anchor or none. Raises KeysDoneError."""
+        j = layer.index
+        if j == len(self.prefix):
+            self.prefix.append(Prefix.like(key, value, self.rows))
+        own = self.prefix[j]
+        own.keys[:, part], own.values[:, part] = key.transpose(0, 1), value.transpose(0, 1)
+        before = part.stop <= self.first
+        done = before and j == self.last_layer
+        if done:
+            part = slice(part.start, min(part.stop, SINK_ROWS))
+            if part.stop <= part.start:
+                raise KeysDoneError
+            query = query[: part.stop - part.start]
+        mixed, weights = causal_attention(
+            query, own, part, self.windows[j], scaling=layer.scaling, sink_logits=layer.sink_logits
+        )
+        early = weights[: max(0, SINK_ROWS - part.start), :, :SINK_CANDIDATES].sum(0)
+        self.alpha[j, :, : early.shape[-1]] += early
+        if done:
+            raise KeysDoneError
+        if not before:
+            here, end = slice(part.start - self.first, part.stop - self.first), part.stop
+            self.sink[here, j] = weights @ self.regions["sink"][:end]
+            self.prompt[here, j] = weights @ self.regions["prompt"][:end]
+            self.total[here, j] = weights.sum(-1)
+            self.recent[here, j] = last_masses(weights, end, self.horizon, self.regions["sink"])
+        return mixed
 
 
 def key_regions(

@@ -73,11 +73,13 @@ def block_pass(
     *,
     sinks: tuple[int, ...],
     horizon: int,
+    rows: int | None = None,
     budget: int = 256 << 20,
 ) -> PrefixPass:
     """As `driftscope.baseline.prefix_pass`; `alpha` is NaN, for blocks start at anchors only."""
     config, device = drafter.config, text.features.device
-    rows, first = len(text.token_ids) - 1, text.prompt_length - 1
+    rows = len(text.token_ids) - 1 if rows is None else rows
+    first = text.prompt_length - 1
     context = drafter.context(text.features[:rows])
     places = torch.arange(rows, device=device)
     prefix = []
@@ -91,7 +93,7 @@ def block_pass(
         chunk = chunk_rows(block_bytes(drafter, rows), budget)
         for start in range(first, rows, chunk):
             anchors = places[start : start + chunk]
-            seen = int(anchors[-1])
+            seen = min(start + chunk, rows) - 1
             part = [Prefix(layer.keys[:, :seen], layer.values[:, :seen]) for layer in prefix]
             masses.anchors = anchors
             run_blocks(drafter, text.features[anchors], anchors, text.token_ids[anchors + 1], part, windows)

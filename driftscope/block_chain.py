@@ -13,6 +13,7 @@ from driftscope.drafter.attention import Prefix, Window
 from driftscope.drafter.block import BlockDrafter, BlockMemory, block_attention, positions
 from driftscope.drafter.layer import DrafterLayer
 from driftscope.drafter.model import Drafter
+from driftscope.largest import largest
 
 
 class BlockChain(nn.Module):
@@ -29,7 +30,7 @@ class BlockChain(nn.Module):
             drafter, inputs.features, inputs.anchors, inputs.tokens[:, 0], inputs.prefix, inputs.windows
         ).unflatten(0, (-1, drafter.rows))
         first = drafter.row_of(1)
-        return drafter.target_ids[logits[:, first : first + inputs.depth].argmax(-1)]
+        return drafter.target_ids[largest(logits[:, first : first + inputs.depth])]
 
 
 def run_blocks(

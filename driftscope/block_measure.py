@@ -15,6 +15,7 @@ from driftscope.drafter.block import CONTEXT_SITES, BlockDrafter
 from driftscope.drafter.site import site
 from driftscope.errors import DriftscopeError
 from driftscope.interventions import Intervention
+from driftscope.masses import Runs, attention_entropy, region_sums
 from driftscope.measure import BUCKETS, StepMeasure
 
 
@@ -28,15 +29,15 @@ class BlockMeasure(StepMeasure):
     def _attention(self, step: int, anchors: Tensor, values: dict[str, Tensor]) -> dict[str, Tensor]:
         drafter, row = self.drafter, self.drafter.row_of(step)
         weights = [values[f"layers.{layer}.attention"].float() for layer in range(drafter.config.num_layers)]
-        mass = torch.stack([block_masses(w, row, drafter.rows, anchors, self.columns) for w in weights], 1)
+        mass = torch.stack([block_masses(w, row, drafter.rows, anchors, self.columns, self.runs) for w in weights], 1)
         matched = self.baseline.masses(anchors, step)
         heavy = heavy_block_keys(weights, drafter.rows, anchors, self.heaviest) if self.heaviest else {}
         return {
             **heavy,
             "mass": mass,
             "excess": mass - torch.stack([matched[name] for name in BUCKETS], -1),
-            "keys": block_keys(row, drafter.rows, anchors, self.columns),
-            "head_entropy": torch.stack([torch.special.entr(w).sum(-1) for w in weights], 1),
+            "keys": block_keys(row, drafter.rows, anchors, self.counts),
+            "head_entropy": torch.stack([attention_entropy(w) for w in weights], 1),
         }
 
 
@@ -46,11 +47,12 @@ def block_masses(
     block: int,
     anchors: Int[Tensor, " anchor"],
     columns: Float[Tensor, "row region"],
+    runs: Runs,
 ) -> Float[Tensor, "anchor head bucket"]:
     """Mass per bucket of the block's row `row`. Keys are the prefix rows in view, row t, and the rows of the block."""
     prefix = weights.shape[-1] - block - 1
     far, newest, rows = weights.split([prefix, 1, block], -1)
-    sink, prompt, committed = (far @ columns[:prefix]).unbind(-1)
+    sink, prompt, committed = region_sums(far, runs)
     on_sink = columns[anchors, 0][:, None]
     newest, current = newest[..., 0], rows[..., row]
     known = rows[..., 0] if row else torch.zeros_like(current)
@@ -59,10 +61,10 @@ def block_masses(
     return torch.stack([sink, prompt, committed, rows.sum(-1) - current - known, current, virtual], -1)
 
 
-def block_keys(row: int, block: int, anchors: Int[Tensor, " anchor"], columns: Tensor) -> Int[Tensor, "anchor bucket"]:
-    """Number of keys that each bucket holds for a row with full attention."""
+def block_keys(row: int, block: int, anchors: Int[Tensor, " anchor"], counts: Tensor) -> Int[Tensor, "anchor bucket"]:
+    """Number of keys that each bucket holds for a row with full attention. counts: those of `rows_before`."""
     # Row t counts where it belongs: sink or committed.
-    sink, prompt, committed = torch.cat([columns.new_zeros(1, 3), columns.cumsum(0)])[anchors + 1].long().unbind(-1)
+    sink, prompt, committed = counts[anchors + 1].unbind(-1)
     one, none = torch.ones_like(sink), torch.zeros_like(sink)
     known = one if row else none
     return torch.stack([sink, prompt, committed + known, one * (block - 1) - known, one, none], -1)
@@ -71,7 +73,7 @@ def block_keys(row: int, block: int, anchors: Int[Tensor, " anchor"], columns: T
 def heavy_block_keys(
     weights: Sequence[Float[Tensor, "anchor head key"]], block: int, anchors: Int[Tensor, " anchor"], count: int
 ) -> dict[str, Tensor]:
-    """As `driftscope.measure.heavy_keys`: a key of the context has its feature's position, one of the block its own."""
+    """As `driftscope.masses.heavy_keys`: a key of the context has its feature's position, one of the block its own."""
     mean = torch.stack([w.mean(1) for w in weights]).mean(0)
     prefix = mean.shape[-1] - block - 1
     mass, index = mean.topk(min(count, mean.shape[-1]), -1)

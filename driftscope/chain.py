@@ -13,6 +13,7 @@ from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter.attention import ChainMemory, Prefix, Window, chain_attention
 from driftscope.drafter.layer import AttentionLayer
 from driftscope.drafter.model import Drafter
+from driftscope.largest import largest
 
 Feed = Literal["drafted", "text"]
 
@@ -110,5 +111,5 @@ class Chain(nn.Module):
                 token_ids = inputs.tokens[:, step] if inputs.feed == "text" else drafted[-1]
             positions = inputs.anchors + step * drafter.config.position_increment
             state, logits = drafter.finish(drafter.step(state, token_ids, positions, attend))
-            drafted.append(drafter.target_ids[logits.argmax(-1)])
+            drafted.append(drafter.target_ids[largest(logits)])
         return torch.stack(drafted, 1)

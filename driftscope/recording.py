@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from driftscope.errors import TargetError
+from driftscope.largest import largest
 from driftscope.target import Target
 
 _HEAD_ROWS = 256
@@ -123,4 +124,4 @@ def _keep(state: Tensor, b: int, wanted: frozenset[int], rms: list[Tensor], stat
 
 def _argmax(target: Target, final: Tensor) -> Tensor:
     """In pieces, because logits of a whole text can be larger than the model."""
-    return torch.cat([target.head(piece).argmax(-1).cpu() for piece in final.split(_HEAD_ROWS)])
+    return torch.cat([largest(target.head(piece)).cpu() for piece in final.split(_HEAD_ROWS)])

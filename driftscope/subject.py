@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftscope.baseline import PrefixPass, prefix_pass
+from driftscope.baseline import SINK_ROWS, PrefixPass, prefix_pass
 from driftscope.block_measure import BlockMeasure
 from driftscope.captures import Capture
 from driftscope.chain import Feed, Text, chain_inputs
@@ -66,7 +66,10 @@ class Subject:
 
     @cached_property
     def passed(self) -> PrefixPass:
-        settings = self.settings
+        settings, rows = self.settings, len(self.text.token_ids) - 1
+        if len(self.anchors):
+            # No chain stands at a later row; sinks are looked for in the first ones.
+            rows = min(rows, max(int(self.anchors[-1]) + settings.horizon, SINK_ROWS))
 
         def run(budget: int) -> PrefixPass:
             return prefix_pass(
@@ -75,6 +78,7 @@ class Subject:
                 self.windows,
                 sinks=settings.sinks,
                 horizon=settings.horizon,
+                rows=rows,
                 budget=budget,
             )
 

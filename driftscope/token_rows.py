@@ -23,7 +23,7 @@ def token_rows(subject: Subject, steps: Steps) -> pd.DataFrame:
     """
     tokenizer = getattr(subject.pair.target, "tokenizer", None)
     ids = [int(token) for token in subject.capture.token_ids] if tokenizer is not None else []
-    drafted = {int(token) for step in steps for token in step["drafted"].flatten().tolist()} if ids else set()
+    drafted = {int(token) for step in to_numpy(steps, ("drafted",)) for token in step["drafted"].flat} if ids else set()
     only = sorted(drafted - set(ids))
     return pd.DataFrame(
         {
@@ -47,7 +47,7 @@ def attended_rows(subject: Subject, variant: str, steps: Steps) -> pd.DataFrame:
     anchors = subject.anchors.cpu().numpy()[kept]
     drafter = subject.pair.drafter
     frames = []
-    for k, step in enumerate(to_numpy(steps), start=1):
+    for k, step in enumerate(to_numpy(steps, ("heavy_mass", "heavy_position", "heavy_own")), start=1):
         mass, place, own = (step[name][kept] for name in ("heavy_mass", "heavy_position", "heavy_own"))
         held = mass > 0
         anchor = np.broadcast_to(anchors[:, None], mass.shape)[held]
@@ -86,7 +86,7 @@ def key_buckets(
     prompt_length: int,
     block_row: int | None = None,
 ) -> np.ndarray:
-    """The bucket of each key of step `step`, as in `driftscope.measure.bucket_masses`; of the row `block_row` of a block,
+    """The bucket of each key of step `step`, as in `driftscope.masses.bucket_masses`; of the row `block_row` of a block,
     as in `driftscope.block_measure.block_masses`."""
     # The first row of a chain stands at the anchor, that of a block behind it.
     first, row = (0, step - 1) if block_row is None else (1, block_row)

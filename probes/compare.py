@@ -10,6 +10,7 @@ from torch import Tensor
 
 from driftscope.chain import Text
 from driftscope.drafter.model import Drafter
+from driftscope.largest import largest
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Compare:
     def __call__(self, step: int, rows: slice, values: dict[str, Tensor]) -> dict[str, Tensor]:
         logits = values["logits"]
         out = {
-            "drafted": self.drafter.target_ids[logits.argmax(-1)],
+            "drafted": self.drafter.target_ids[largest(logits)],
             "text": self.text.token_ids[self.anchors[rows] + 1 + step],
         }
         if self.reference is None and not self.keep:

@@ -128,6 +128,56 @@ def test_masses_are_those_of_a_full_matrix_and_excess_is_against_the_matched_row
                 assert int(steps[step - 1]["keys"][index, b]) == len(keys), name
 
 
+@pytest.mark.parametrize("budget", [1 << 28, 40 * 4 * 4 * 3 * 5])
+def test_fewer_rows_change_nothing_before_them_and_the_text_before_the_anchors_ends_at_its_keys(budget):
+    _, _, drafter, text, windows, whole = prepared("eagle3.1")
+    ran: list[int] = []
+    hook = drafter.layers[0].mlp.register_forward_hook(lambda module, args, output: ran.append(len(output)))
+    rows = text.prompt_length + 9
+    part = prefix_pass(drafter, text, windows, sinks=SINKS, horizon=HORIZON, rows=rows, budget=budget)
+    hook.remove()
+    assert sum(ran) == rows - (text.prompt_length - 1)
+    made = rows - (text.prompt_length - 1)
+    for name in ("carry", "carry_rms", "sink", "prompt", "total", "recent"):
+        seen, wanted = getattr(part.baseline, name), getattr(whole.baseline, name)
+        assert len(seen) == made
+        torch.testing.assert_close(seen, wanted[:made], atol=1e-5, rtol=1e-5, msg=name)
+    assert part.prefix[0].keys.shape[1] == rows
+    torch.testing.assert_close(part.prefix[0].keys, whole.prefix[0].keys[:, :rows], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(part.prefix[0].values, whole.prefix[0].values[:, :rows], atol=1e-5, rtol=1e-5)
+
+
+def test_a_sink_among_the_chains_own_rows_is_a_sink():
+    config, _, drafter, text, windows, _ = prepared("pre-norm")
+    ahead = text.prompt_length + 2
+    sinks = (0, ahead)
+    passed = prefix_pass(drafter, text, windows, sinks=sinks, horizon=HORIZON)
+    anchors = text.anchors(HORIZON)
+    inputs = chain_inputs(text, passed.prefix, windows, anchors=anchors, depth=DEPTH, feed="text")
+    both = {}
+    for name, seen in (("with", sinks), ("without", (0,))):
+        measure = StepMeasure(drafter, text, passed.baseline, seen, anchors)
+        keep = {}
+
+        def kept(step, rows, values, measure=measure, keep=keep):
+            keep[step] = values["layers.0.attention"].clone()
+            return measure(step, rows, values)
+
+        both[name] = observe(nnsight.NNsight(Chain(drafter)), inputs, kept, sites=drafter.step_sites)
+    weights = keep
+    for step in range(1, DEPTH + 1):
+        own = anchors.numel() and weights[step].shape[-1] - step
+        for index, anchor in enumerate(anchors.tolist()):
+            column = ahead if ahead < anchor else own + ahead - anchor
+            there = ahead <= anchor + step - 1
+            extra = weights[step][index, :, column] if there else torch.zeros(config.num_heads)
+            plain, more = both["without"][step - 1], both["with"][step - 1]
+            torch.testing.assert_close(more["mass"][index, 0, :, 0], plain["mass"][index, 0, :, 0] + extra)
+            torch.testing.assert_close(more["mass"][index].sum(-1), plain["mass"][index].sum(-1))
+            assert int(more["keys"][index, 0]) == int(plain["keys"][index, 0]) + there
+            assert int(more["keys"][index].sum()) == int(plain["keys"][index].sum()) == anchor + step
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_step_one_is_the_baseline_row_and_masses_sum_to_one(variant):
     _, _, drafter, text, windows, passed = prepared(variant)

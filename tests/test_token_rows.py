@@ -16,7 +16,8 @@ from driftscope import probe
 from driftscope.baseline import prefix_pass
 from driftscope.chain import Chain, chain_inputs
 from driftscope.drafter.attention import Window
-from driftscope.measure import BUCKETS, StepMeasure, heavy_keys
+from driftscope.masses import heavy_keys
+from driftscope.measure import BUCKETS, StepMeasure
 from driftscope.observe import observe
 from driftscope.run import Run
 from driftscope.token_rows import key_buckets, pieces

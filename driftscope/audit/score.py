@@ -21,7 +21,8 @@ from driftscope.audit.material import DEPTH, LAGS, Batch, Material
 from driftscope.audit.setting import Reach, Setting
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window, probabilities
-from driftscope.drafter.layer import AttentionLayer
+from driftscope.drafter.layer import AttentionLayer, KeysDoneError
+from driftscope.largest import largest
 
 _FLOOR = 1e-3
 """Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""
@@ -95,10 +96,6 @@ class Trace:
     """Rows of every layer after step 1, and the residual of step 1."""
     residuals: dict[int, list[Tensor]]
     """[batch][step] -> [prompt * anchor, hidden]."""
-
-
-class _KeysDoneError(Exception):
-    """Ends the pass over the text once the last layer has its keys: its output is needed at the anchors only."""
 
 
 class Runner:
@@ -258,7 +255,7 @@ class _Reader:
             draft = self.draft_ids[ids]
             chance = own.gather(1, draft.clamp(min=0)) * (draft >= 0)
         chance = (1 - _FLOOR) * chance.double() + _FLOOR / self.size
-        return -(probabilities.double() * chance.log()).sum(-1), self.target_ids[own.argmax(-1)], sound
+        return -(probabilities.double() * chance.log()).sum(-1), self.target_ids[largest(own)], sound
 
 
 def step_one_loss(drafter: Drafter, residual: Tensor, batch: Batch) -> float:
@@ -283,7 +280,7 @@ def text_rows(drafter: Drafter, features: Float[Tensor, "prompt row width"], tok
         query, key, value = (part.unflatten(0, (prompts, count)).transpose(1, 2) for part in (query, key, value))
         rows.append(Rows(key, value, [], []))
         if layer.index == drafter.config.num_layers - 1:
-            raise _KeysDoneError
+            raise KeysDoneError
         places = torch.arange(count, device=query.device)
         limit = window(drafter, layer)
         seen = (places <= places[:, None]) & limit.visible(places, places)
@@ -301,7 +298,7 @@ def text_rows(drafter: Drafter, features: Float[Tensor, "prompt row width"], tok
     positions = torch.arange(count, device=features.device).expand(prompts, -1)
     try:
         drafter.step(drafter.fuse(features.flatten(0, 1)), token_ids.flatten(), positions.flatten(), attend)
-    except _KeysDoneError:
+    except KeysDoneError:
         return rows
     raise AssertionError("the last layer did not attend")
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.drafter.linear import Linear
 from driftscope.drafter.norms import RMSNorm
 
 
@@ -22,8 +23,8 @@ class FcMLP(nn.Module):
         hidden, inner = config.hidden_size, config.intermediate_size
         self.outer_norm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
         self.norm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
-        self.up_proj = nn.Linear(2 * hidden, inner, bias=False)
-        self.down_proj = nn.Linear(inner, hidden, bias=False)
+        self.up_proj = Linear(2 * hidden, inner, bias=False)
+        self.down_proj = Linear(inner, hidden, bias=False)
         self.act = ACT2FN[config.hidden_act]
 
     def forward(

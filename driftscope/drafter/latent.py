@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.drafter.linear import Linear
 from driftscope.drafter.norms import RMSNorm
 from driftscope.drafter.rope import Rotary
 
@@ -27,15 +28,15 @@ class LatentAttention(nn.Module):
         self.rank = rank
         self.scaling = config.head_dim**-0.5 * mscale(config) ** 2
         if config.q_lora_rank is None:
-            self.q_proj = nn.Linear(input_size, heads * self.head_dim, bias=False)
+            self.q_proj = Linear(input_size, heads * self.head_dim, bias=False)
         else:
-            self.q_a_proj = nn.Linear(input_size, config.q_lora_rank, bias=bias)
+            self.q_a_proj = Linear(input_size, config.q_lora_rank, bias=bias)
             self.q_a_layernorm = RMSNorm(config.q_lora_rank, config.rms_norm_eps, config.norm_offset)
-            self.q_b_proj = nn.Linear(config.q_lora_rank, heads * self.head_dim, bias=False)
-        self.kv_a_proj_with_mqa = nn.Linear(input_size, rank + self.rope_dim, bias=bias)
+            self.q_b_proj = Linear(config.q_lora_rank, heads * self.head_dim, bias=False)
+        self.kv_a_proj_with_mqa = Linear(input_size, rank + self.rope_dim, bias=bias)
         self.kv_a_layernorm = RMSNorm(rank, config.rms_norm_eps, config.norm_offset)
-        self.kv_b_proj = nn.Linear(rank, heads * (self.head_dim - self.rope_dim + self.value_dim), bias=False)
-        self.o_proj = nn.Linear(heads * self.value_dim, config.hidden_size, bias=config.output_bias)
+        self.kv_b_proj = Linear(rank, heads * (self.head_dim - self.rope_dim + self.value_dim), bias=False)
+        self.o_proj = Linear(heads * self.value_dim, config.hidden_size, bias=config.output_bias)
 
     def project(
         self, x: Float[Tensor, "row width"], rotary: Rotary, positions: Int[Tensor, " row"]

@@ -12,6 +12,7 @@ from transformers.activations import ACT2FN
 
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter.latent import LatentAttention
+from driftscope.drafter.linear import Linear
 from driftscope.drafter.norms import RMSNorm
 from driftscope.drafter.rope import Rotary
 from driftscope.drafter.site import Site
@@ -30,7 +31,13 @@ class AttentionLayer(Protocol):
 
 
 Attend = Callable[[Any, Tensor, Tensor, Tensor], Tensor]
-"""(AttentionLayer, query, key, value), each [row, head, dim] -> [row, head, value dim]."""
+"""(AttentionLayer, query, key, value), each [row, head, dim] -> [row, head, value dim]. May raise KeysDoneError."""
+
+
+class KeysDoneError(Exception):
+    """Ends a pass inside its last layer, where nothing but its keys and values was wanted."""
+
+
 SITES = ("q", "k", "v", "attention", "attn_update", "after_attn", "mlp_update")
 """Sites of a layer in the order of its forward pass."""
 
@@ -43,10 +50,10 @@ class SelfAttention(nn.Module):
         width, kv_width = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         self.head_dim, self.scaling = config.head_dim, config.head_dim**-0.5
         self.gated = config.gated_attention
-        self.q_proj = nn.Linear(input_size, width * (1 + self.gated), bias=config.attention_bias)
-        self.k_proj = nn.Linear(input_size, kv_width, bias=config.attention_bias)
-        self.v_proj = nn.Linear(input_size, kv_width, bias=config.attention_bias)
-        self.o_proj = nn.Linear(width, config.hidden_size, bias=config.output_bias)
+        self.q_proj = Linear(input_size, width * (1 + self.gated), bias=config.attention_bias)
+        self.k_proj = Linear(input_size, kv_width, bias=config.attention_bias)
+        self.v_proj = Linear(input_size, kv_width, bias=config.attention_bias)
+        self.o_proj = Linear(width, config.hidden_size, bias=config.output_bias)
         if config.qk_norm:
             self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps, config.norm_offset)
             self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps, config.norm_offset)
@@ -71,9 +78,9 @@ class MLP(nn.Module):
     def __init__(self, config: DrafterConfig, width: int) -> None:
         super().__init__()
         hidden, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
-        self.gate_proj = nn.Linear(hidden, inner, bias=bias)
-        self.up_proj = nn.Linear(hidden, inner, bias=bias)
-        self.down_proj = nn.Linear(inner, width, bias=bias)
+        self.gate_proj = Linear(hidden, inner, bias=bias)
+        self.up_proj = Linear(hidden, inner, bias=bias)
+        self.down_proj = Linear(inner, width, bias=bias)
         self.act = ACT2FN[config.hidden_act]
 
     def forward(self, x: Tensor) -> Tensor:

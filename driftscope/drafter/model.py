@@ -13,6 +13,7 @@ from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter.attention import Window
 from driftscope.drafter.fc import FcMLP
 from driftscope.drafter.layer import Attend, DrafterLayer
+from driftscope.drafter.linear import Linear
 from driftscope.drafter.norms import RMSNorm
 from driftscope.drafter.site import Site
 
@@ -54,7 +55,7 @@ class Drafter(nn.Module):
                 RMSNorm(wide, config.rms_norm_eps, config.norm_offset) for _ in range(config.num_aux)
             )
         if config.fc:
-            self.fc = nn.Linear(inputs, hidden, bias=config.fc_bias)
+            self.fc = Linear(inputs, hidden, bias=config.fc_bias)
         if config.fc_mlp:
             self.fc_mlp = FcMLP(config)
         if not config.carries and config.layer_form == "eagle3":
@@ -66,7 +67,7 @@ class Drafter(nn.Module):
         self.layers = nn.ModuleList(layer(config, index) for index in range(config.num_layers))
         if config.final_norm or config.carry == "post":
             self.norm = RMSNorm(hidden, config.rms_norm_eps, config.norm_offset)
-        self.lm_head = nn.Linear(hidden, config.draft_vocab_size, bias=False)
+        self.lm_head = Linear(hidden, config.draft_vocab_size, bias=False)
         self.register_buffer("target_ids", torch.arange(config.draft_vocab_size), persistent=False)
 
         aux = range(config.num_aux) if config.feature_source == "aux" else ()
@@ -127,7 +128,9 @@ class Drafter(nn.Module):
         """The residual after the last layer, [row, hidden]; of a wide output [row, 2 hidden]."""
         config = self.config
         state = self.state(state)
-        embed = self.embed_tokens(token_ids) * config.embed_scale
+        embed = self.embed_tokens(token_ids)
+        if config.embed_scale != 1:
+            embed = embed * config.embed_scale
         if config.mask_first_embed:
             embed = embed.masked_fill((positions == 0)[:, None], 0)
         embed = self.embed(embed)
@@ -158,7 +161,8 @@ class Drafter(nn.Module):
         """carry [row, hidden] and logits [row, draft_vocab] of a step. What is not carried on is no site."""
         carry, top = self.leave(residual)
         carry = self.carry(carry) if self.config.carries else carry
-        return carry, self.logits(self.lm_head(top) * self.config.logit_scale)
+        logits, scale = self.lm_head(top), self.config.logit_scale
+        return carry, self.logits(logits if scale == 1 else logits * scale)
 
     def leave(self, residual: Float[Tensor, "row out"]) -> tuple[Tensor, Tensor]:
         """What is carried and what the head reads."""
