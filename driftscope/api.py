@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import platform
-import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from driftscope._version import __version__
 from driftscope.audit.kept import audited_boundaries, keep_short_audit
 from driftscope.cache import CaptureCache
 from driftscope.capture_folder import CaptureFolder, open_captures
@@ -31,9 +25,10 @@ from driftscope.probes import DEFAULT, Probe, chosen
 from driftscope.probes.base import applicable
 from driftscope.probes.options import configured
 from driftscope.progress import NullProgress, ProgressReport
-from driftscope.prompts import SkippedPrompts, load_prompts, tokenize_prompts
+from driftscope.prompts import load_prompts, tokenize_prompts
 from driftscope.ray_shards import Job, check_installed, job_of, run_on_ray
 from driftscope.run import Run
+from driftscope.starting import start_run
 from driftscope.subject import Settings
 from driftscope.target import Target, load_target
 from driftscope.target_ends import TargetEnds, load_target_ends
@@ -334,74 +329,3 @@ def probe_pair(
     else:
         run_probes(run, pair, sources, settings, probes, max_new_tokens=max_new_tokens, cache=cache, progress=report)
     return run
-
-
-def start_run(
-    pair: Pair,
-    captures: Sequence[Capture],
-    settings: Settings,
-    skipped: Mapping[str, int] | SkippedPrompts,
-    max_new_tokens: int,
-    *,
-    out: Path,
-    resume: bool,
-    about: Mapping[str, Any] | None = None,
-) -> Run:
-    """Create the run folder, or open the one to go on with after checking that it is the same measurement. about: further
-    settings."""
-    target = pair.target
-    meta: dict[str, Any] = {
-        "checkpoint": {
-            "path": str(pair.checkpoint.path),
-            "sha256": pair.checkpoint.sha256,
-            "layout": pair.checkpoint.layout,
-            "switches": pair.config.switches(),
-            "origins": {name: dataclasses.asdict(origin) for name, origin in pair.config.origins.items()},
-            "warnings": list(pair.warnings),
-        },
-        "target": {
-            "name": target.name,
-            "fingerprint": target.fingerprint(),
-            "layers": target.num_layers,
-            "hidden_size": target.hidden_size,
-            "sinks": list(settings.sinks),
-        },
-        "settings": {
-            "depth": settings.depth,
-            "horizon": settings.horizon,
-            "anchors": settings.anchors,
-            "max_new_tokens": max_new_tokens,
-            "sinks": list(settings.sinks),
-            "seed": settings.seed,
-            "dtype": str(target.dtype).removeprefix("torch."),
-            **(about or {}),
-        },
-        "prompts": [
-            {
-                "id": record.prompt_id,
-                "category": record.category,
-                "prompt_length": record.prompt_length,
-                "text_length": record.length,
-                "stopped": record.stopped,
-            }
-            for record in captures
-        ],
-    }
-    if resume and out.exists():
-        return Run.resume(out, **meta)
-    counts = dict(skipped) if isinstance(skipped, Mapping) else dataclasses.asdict(skipped)
-    return Run.create(out, **meta, provenance=provenance(pair, counts))
-
-
-def provenance(pair: Pair, skipped: Mapping[str, int]) -> dict[str, Any]:
-    """Where and with what a run was measured."""
-    packages = ("torch", "transformers", "nnsight", "numpy", "scipy")
-    return {
-        "driftscope": __version__,
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in packages},
-        "device": str(pair.drafter.device),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(sys.argv),
-        "skipped_prompts": dict(skipped),
-    }

@@ -59,7 +59,9 @@ def made(trainer: Any) -> tuple[Any, Tensor, Tensor, Tensor]:
 
 def test_what_is_trained_is_what_is_run(trainer: Any):
     model, vocabulary, ids, features = made(trainer)
-    opened = open_state_dict(trainer.published_state(model, model.head, vocabulary, VOCAB), CONFIG)
+    import training
+
+    opened = open_state_dict(training.published_state(model, model.head, vocabulary, VOCAB), CONFIG)
     assert (opened.layout, opened.unused, opened.config.block_size) == ("speculators-dflash", (), BLOCK)
     drafter: Any = build_drafter(
         opened.config, opened.weights, target_embedding=model.embedding, target_head=model.embedding

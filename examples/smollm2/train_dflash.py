@@ -7,17 +7,13 @@ drawn anew for every batch, so many of each conversation that an update costs wh
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from train import optimizers, schedule
-from transformers import AutoModelForCausalLM
+from training import batches, load_material, mean_of_last, optimizers, options, schedule, update, write
 from ttt import Norm, SoftCrossEntropy
 
 BOUNDARIES = (2, 15, 27)
@@ -158,89 +154,42 @@ def draw_anchors(sizes: Tensor, count: int, generator: torch.Generator) -> Tenso
     return (torch.rand(len(sizes), count, generator=generator) * (sizes[:, None] - 2)).long()
 
 
-def published_state(model: BlockTrainer, head: Tensor, vocabulary: Tensor, vocab_size: int) -> dict[str, Tensor]:
-    return {
-        **model.state_dict(), "lm_head.weight": head, "d2t": vocabulary - torch.arange(len(vocabulary)),
-        "t2d": torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, vocabulary, True),
-    }  # fmt: skip
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", type=Path, default=Path("build/target"))
-    parser.add_argument("--features", type=Path, default=Path("build/smollm2/features.safetensors"))
-    parser.add_argument("--out", type=Path, default=Path("build/smollm2/dflash"))
-    parser.add_argument("--steps", type=int, default=1100)
-    parser.add_argument("--batch", type=int, default=8)
+    parser = options(__doc__, Path("build/smollm2/dflash"))
     parser.add_argument("--block", type=int, default=9, help="rows of a block: the known token and the drafted ones")
     parser.add_argument("--anchors", type=int, default=96, help="blocks per conversation and update")
-    parser.add_argument("--decay", type=float, default=0.8)
-    parser.add_argument("--lr", type=float, default=5e-3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
-    target = AutoModelForCausalLM.from_pretrained(args.target, dtype=torch.bfloat16)
-    data = load_file(args.features)
-    vocabulary = data["vocabulary"]
-    head = target.lm_head.weight.detach()[vocabulary].to(args.device)
-    embedding = target.get_input_embeddings().weight.detach().to(args.device)
-    config = drafter_config(target.config, len(vocabulary), args.block)
-    vocab_size = target.config.vocab_size
-    del target
+    material = load_material(args)
+    config = drafter_config(material.target, len(material.vocabulary), args.block)
     torch.manual_seed(args.seed)
-    model = BlockTrainer(config, embedding, head).to(args.device)
+    model = BlockTrainer(config, material.embedding, material.head).to(args.device)
     groups = optimizers(model, args.lr)
     args.out.mkdir(parents=True, exist_ok=True)
-    order, drawn = (torch.Generator().manual_seed(args.seed) for _ in range(2))
-    queue: list[int] = []
+    drawn = torch.Generator().manual_seed(args.seed)
     log, tokens, blocks, began, cpu = [], 0, 0, time.monotonic(), time.process_time()
-    for step in range(args.steps):
-        if len(queue) < args.batch:
-            queue += torch.randperm(len(data["ids"]), generator=order).tolist()
-        rows = torch.tensor([queue.pop(0) for _ in range(args.batch)])
-        sizes = data["sizes"][rows]
-        width = int(sizes.max())
-        batch = {
-            name: data[name][rows, :width].to(args.device)
-            for name in ("ids", "features", "top_ids", "top_probabilities")
-        }
-        anchors = draw_anchors(sizes, args.anchors, drawn).to(args.device)
-        for group in groups:
-            for inner in group.param_groups:
-                inner["lr"] = args.lr * schedule(step, args.steps, 30)
+    for step, batch in enumerate(batches(material, args.steps, args.batch, args.seed, args.device)):
+        anchors = draw_anchors(batch.sizes.cpu(), args.anchors, drawn).to(args.device)
         with torch.autocast(args.device, dtype=torch.bfloat16):
             loss, agreement = model.losses(
-                batch["ids"].long(), sizes.to(args.device), batch["features"], batch["top_ids"].long(),
-                batch["top_probabilities"], anchors, args.decay,
-            )  # fmt: skip
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        for group in groups:
-            group.step()
-            group.zero_grad(set_to_none=True)
-        tokens, blocks = tokens + int(sizes.sum()), blocks + anchors.numel()
+                batch.ids, batch.sizes, batch.features, batch.top_ids, batch.top_probabilities, anchors, args.decay
+            )
+        update(model, groups, loss, args.lr * schedule(step, args.steps))
+        tokens, blocks = tokens + int(batch.sizes.sum()), blocks + anchors.numel()
         log.append([loss.item(), *agreement.tolist()])
         if (step + 1) % 25 == 0 or step + 1 == args.steps:
-            recent = torch.tensor(log[-25:]).mean(0)
+            recent = mean_of_last(log, 25)
             rate = (time.process_time() - cpu) / (step + 1)
             shown = " ".join(f"{value:.3f}" for value in recent[1:].tolist())
             print(f"{step + 1}/{args.steps} loss {recent[0]:.3f} top-1 {shown} {rate:.2f} CPU s/step", flush=True)
 
-    state = {
-        name: value.detach().to("cpu", torch.bfloat16 if value.is_floating_point() else value.dtype).contiguous()
-        for name, value in published_state(model, head, vocabulary, vocab_size).items()
-    }
-    save_file(state, args.out / "model.safetensors", metadata={"format": "pt"})
-    (args.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     recipe = {
         "steps": args.steps, "batch": args.batch, "block": args.block, "anchors": args.anchors, "decay": args.decay,
-        "lr": args.lr, "seed": args.seed, "conversations": len(data["ids"]), "tokens_seen": tokens,
+        "lr": args.lr, "seed": args.seed, "conversations": material.conversations, "tokens_seen": tokens,
         "blocks_seen": blocks, "seconds": round(time.monotonic() - began),
-        "cpu_seconds": round(time.process_time() - cpu),
-        "last_loss_and_top1": torch.tensor(log[-50:]).mean(0).tolist(),
+        "cpu_seconds": round(time.process_time() - cpu), "last_loss_and_top1": mean_of_last(log, 50).tolist(),
     }  # fmt: skip
-    (args.out / "training.json").write_text(json.dumps(recipe, indent=2) + "\n")
+    write(args.out, model, material, config, recipe)
 
 
 if __name__ == "__main__":
