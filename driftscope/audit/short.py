@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from driftscope.audit.concluding import faults_of
 from driftscope.audit.decide import Limits
 from driftscope.audit.hypotheses import Hypothesis, TargetFacts, hypotheses
 from driftscope.audit.material import prepare
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Row
 from driftscope.audit.rounds import run_round
-from driftscope.audit.run import facts, faults_of
+from driftscope.audit.run import facts
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
 from driftscope.audit.unsettled import unsettled
