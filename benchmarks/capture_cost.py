@@ -1,10 +1,12 @@
 """What a capture costs against transformers' own generate and one plain forward, over the same texts, in one run.
 
     python benchmarks/capture_cost.py CHECKPOINT --target TARGET [--prompts 8] [--max-new-tokens 128] [--threads 1]
+        [--device cuda] [--dtype bfloat16]
 
 Ours: batched greedy continuation, one recording forward a text (the states that the drafter reads, and the RMS of every
 boundary at every position), written to the cache. Plain: the same batch through `generate`, then one forward a text of which
-nothing is kept. Both start warm; the texts must be the same before a time is printed. Goal: 1.15 times the plain CPU time.
+nothing is kept. Both start warm; the texts must be the same before a time is printed. Goal: 1.15 times the plain CPU time, on
+a CUDA device of the plain wall time.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from chain import Cost, Job, apart, captured, measured, opened
+from measuring import Cost, caller, counted, device_argument, machine, measured
 from rich.console import Console
+from ways import Job, captured, opened
 
 GOAL = 1.15
 WARM_TOKENS = 2
@@ -30,7 +33,7 @@ def ours(job: Job) -> tuple[Cost, list[list[int]]]:
     pair, prompts = opened(job)
     captured(dataclasses.replace(job, max_new_tokens=WARM_TOKENS), pair, prompts, cached=False)
     made: list[Any] = []
-    cost = measured(lambda: made.extend(captured(job, pair, prompts)))
+    cost = measured(lambda: made.extend(captured(job, pair, prompts)), device=job.device)
     return cost, [record.token_ids.tolist() for record in made]
 
 
@@ -38,6 +41,8 @@ def ours(job: Job) -> tuple[Cost, list[list[int]]]:
 def plain(job: Job) -> tuple[Cost, list[list[int]]]:
     """Cost of generate() and a forward of each text, and the texts."""
     pair, prompts = opened(job)
+    # In our order, so that a batch is summed alike.
+    prompts = sorted(prompts, key=lambda prompt: -len(prompt.token_ids))
     target = pair.target
     eos = sorted(target.eos_ids)
     longest = max(len(prompt.token_ids) for prompt in prompts)
@@ -46,6 +51,7 @@ def plain(job: Job) -> tuple[Cost, list[list[int]]]:
     for row, prompt in enumerate(prompts):
         ids[row, longest - len(prompt.token_ids) :] = torch.tensor(prompt.token_ids)
         mask[row, longest - len(prompt.token_ids) :] = 1
+    ids, mask = ids.to(target.device), mask.to(target.device)
     texts: list[list[int]] = []
 
     def run(new_tokens: int) -> None:
@@ -62,29 +68,44 @@ def plain(job: Job) -> tuple[Cost, list[list[int]]]:
             said = made[row, longest:].tolist()
             end = next((place + 1 for place, token in enumerate(said) if token in target.eos_ids), len(said))
             texts.append([*prompt.token_ids, *said[:end]])
-            target.model(input_ids=torch.tensor([texts[-1]]), use_cache=False)
+            target.model(input_ids=torch.tensor([texts[-1]], device=target.device), use_cache=False)
 
     run(WARM_TOKENS)
-    cost = measured(lambda: run(job.max_new_tokens))
+    cost = measured(lambda: run(job.max_new_tokens), device=job.device)
     return cost, list(texts)
 
 
 def benchmark(job: Job) -> dict[str, Any]:
-    own, own_texts = apart(ours, job)
-    other, other_texts = apart(plain, job)
+    """Both costs and their ratio."""
+    call = caller(job.device)
+    own, own_texts = call(ours, job)
+    other, other_texts = call(plain, job)
     # Texts without room for an anchor are no captures of ours.
     kept = [text for text in other_texts if text in own_texts]
     if len(kept) != len(own_texts):
         raise AssertionError("the two ways wrote other texts")
+    kind = counted(job.device)
+    about = (
+        {"machine": machine(job.device), "dtype": job.dtype} if (job.device, job.dtype) != ("cpu", "float32") else {}
+    )
     return {
         "prompts": len(own_texts),
         "tokens": sum(map(len, own_texts)),
         "threads": job.threads,
+        **about,
         "ours": dataclasses.asdict(own),
         "plain": dataclasses.asdict(other),
-        "cpu_ratio": own.cpu / other.cpu,
+        f"{kind}_ratio": getattr(own, kind) / getattr(other, kind),
         "goal": GOAL,
     }
+
+
+def print_report(result: dict[str, Any], console: Console) -> None:
+    kind, word = ("cpu", "CPU") if "cpu_ratio" in result else ("wall", "wall")
+    console.print(
+        f"{result['prompts']} prompts, {result['tokens']} tokens: ours {result['ours'][kind]:.1f} {word} s, plain "
+        f"{result['plain'][kind]:.1f}: {result[f'{kind}_ratio']:.2f}x (goal {GOAL}x)"
+    )
 
 
 def main() -> None:
@@ -94,6 +115,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=8, metavar="N", help="the first N prompts, one batch")
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    device_argument(parser, dtype=True)
     parser.add_argument("-o", "--out", type=Path, default=Path("build/benchmarks/capture_cost.json"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
@@ -107,13 +129,12 @@ def main() -> None:
             max_new_tokens=given.max_new_tokens,
             threads=given.threads,
             cache=cache,
+            device=given.device,
+            dtype=given.dtype,
         )
         print("capturing, ours and plain", file=sys.stderr)
         result = benchmark(job)
-    Console().print(
-        f"{result['prompts']} prompts, {result['tokens']} tokens: ours {result['ours']['cpu']:.1f} CPU s, plain "
-        f"{result['plain']['cpu']:.1f}: {result['cpu_ratio']:.2f}x (goal {GOAL}x)"
-    )
+    print_report(result, Console())
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -1,13 +1,16 @@
-"""Whether a CUDA machine measures what a CPU measures, on one pair.
+"""Whether a CUDA machine measures what a CPU measures, on one pair, and what it costs there: one call, under six minutes.
 
-    python benchmarks/cuda_check.py [CHECKPOINT] [--target TARGET] [--prompts 6] [--device cuda]
+    python benchmarks/cuda_check.py [CHECKPOINT] [--target TARGET] [--prompts 6] [--device cuda] [-o cuda.json]
 
-1. The recording forward and all rows of the chains in float32, on the device against the CPU, over the same texts.
-2. No synchronisation with the host inside the chain and its reductions.
-3. bfloat16 against float32 on the device: how growth, masses and acceptance move. Reported, not judged: bfloat16 rounds
-   the carry at every step.
+1. The recording forward and all rows of the chains in float32, on the device against the CPU, over the same texts; then with
+   the drafter on the device and its target on the CPU, the other way round, and on two devices where there are two.
+2. No synchronisation with the host inside the chains of the probes and their reductions.
+3. bfloat16 and float16 against float32 on the device: how growth, masses and acceptance move. Reported, not judged: they
+   round the carry at every step.
+4. Two runs with deterministic kernels, bit for bit; then the cost benchmarks in reduced sizes (`cuda_costs`), as many as
+   still fit.
 
-Exit code 0 when 1 and 2 hold, or when there is no CUDA device; 1 otherwise. `--device cpu` is a dry run of 1 and 3.
+Exit code 0 when 1, 2 and 4 hold, or when there is no CUDA device; 1 otherwise. `--device cpu` is a dry run.
 """
 
 from __future__ import annotations
@@ -15,82 +18,42 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import cuda_costs
 import torch
-from torch import Tensor, nn
+from agreeing import (
+    CAPTURE_TOLERANCE,
+    MAX_OTHER_TOKENS,
+    ROW_TOLERANCE,
+    OnCpu,
+    chains,
+    figures,
+    recorded_again,
+)
+from measuring import machine, on_cuda
+from rich.console import Console
+from torch import nn
+from ways import Job
 
 from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
-from driftscope.chain import Feed
+from driftscope.captures import capture
 from driftscope.errors import DriftscopeError
 from driftscope.features import needed_boundaries
-from driftscope.measure import BUCKETS
 from driftscope.pair import Pair, load_pair
+from driftscope.probes import chosen
 from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.recording import record
 from driftscope.subject import Settings, Subject
 
-Steps = list[dict[str, Tensor]]
-
-CAPTURE_TOLERANCE = 1e-3
-"""Of the recorded states: largest difference relative to the largest value of that boundary at that position."""
-ROW_TOLERANCE = {"rms": 1e-3, "mass": 1e-4, "excess": 2e-4, "matched_growth": 1e-3, "cos": 1e-4, "prob": 1e-3}
-"""By the start of a quantity's name; relative where values may exceed 1 (rms, matched_growth), else absolute."""
-RELATIVE = ("rms", "matched_growth")
-MAX_OTHER_TOKENS = 0.002
-"""Share of drafted tokens that may differ: near ties, ranked otherwise by another order of summation."""
-
-
-def difference(name: str, one: Tensor, other: Tensor) -> float:
-    """The largest difference of a quantity, NaN at the same places counting as equal; infinite where only one is NaN."""
-    a, b = one.double().cpu(), other.double().cpu()
-    if bool((a.isnan() != b.isnan()).any()):
-        return float("inf")
-    gap = (a - b).abs()
-    if name.startswith(RELATIVE):
-        gap = gap / b.abs().clamp_min(1e-12)
-    return float(gap.nan_to_num(0.0).max()) if gap.numel() else 0.0
-
-
-def compare_steps(one: Steps, other: Steps) -> tuple[dict[str, float], float]:
-    """The largest difference by group of ROW_TOLERANCE, and the share of drafted tokens that differ.
-
-    For the text-fed chains, where a differing token does not change the steps after it.
-    """
-    largest = dict.fromkeys(ROW_TOLERANCE, 0.0)
-    differing = total = 0
-    for a, b in zip(one, other, strict=True):
-        if a.keys() != b.keys():
-            raise ValueError(f"only one side has {', '.join(sorted(a.keys() ^ b.keys()))}")
-        for name in a:
-            group = next((group for group in largest if name.startswith(group)), None)
-            if group is not None:
-                largest[group] = max(largest[group], difference(name, a[name], b[name]))
-        differing += int((a["drafted"].cpu() != b["drafted"].cpu()).sum())
-        total += a["drafted"].numel()
-    return largest, differing / total
-
-
-def figures(all_steps: Sequence[Steps]) -> dict[str, list[float]]:
-    """Per step, over the anchors of all texts: growth, acceptance (joint) and the mean mass of every bucket."""
-    out: dict[str, list[float]] = {"growth": [], "acceptance": [], **{f"mass {name}": [] for name in BUCKETS[:-1]}}
-    accepted = [torch.ones(len(steps[0]["drafted"]), dtype=torch.bool) for steps in all_steps]
-    for k in range(len(all_steps[0])):
-        growth = torch.cat([(steps[k]["rms/carry"] / steps[0]["rms/carry"]).double().cpu() for steps in all_steps])
-        out["growth"].append(float(growth.log().mean().exp()))
-        for i, steps in enumerate(all_steps):
-            accepted[i] &= (steps[k]["drafted"] == steps[k]["text"]).cpu()
-        out["acceptance"].append(float(torch.cat(accepted).double().mean()))
-        mass = torch.cat([steps[k]["mass"].double().mean((1, 2)).cpu() for steps in all_steps]).mean(0)
-        for name, value in zip(BUCKETS, mass.tolist(), strict=True):
-            if f"mass {name}" in out:
-                out[f"mass {name}"].append(value)
-    return out
+GUARDED = ("norms", "noise", "pin")
+"""Probes whose chains may not wait: plain ones and their sampling acceptance, comparisons, interventions."""
+LOW = ("bfloat16", "float16")
+PLACES = ("target on the CPU, drafter on the device", "target on the device, drafter on the CPU", "on two devices")
 
 
 @contextlib.contextmanager
@@ -119,111 +82,120 @@ def no_sync(chain: nn.Module) -> Iterator[list[int]]:
             handle.remove()
 
 
-def recorded_again(pair: Pair, captures: Sequence[Capture]) -> tuple[list[Capture], float]:
-    """The texts recorded by this pair's target, and the largest difference to the given states (CAPTURE_TOLERANCE)."""
-    again, largest = [], 0.0
-    for old in captures:
-        made = record(pair.target, old.token_ids.tolist(), sorted(old.boundaries), label=f"prompt {old.prompt_id}")
-        pairs = [(made.final, old.final), *((made.boundaries[b], old.boundaries[b]) for b in old.boundaries)]
-        for new_state, old_state in pairs:
-            gap = (new_state.float() - old_state.float()).abs().amax(-1)
-            largest = max(largest, float((gap / old_state.float().abs().amax(-1).clamp_min(1e-12)).max()))
-        again.append(
-            Capture(**{**vars(old), "final": made.final, "boundaries": made.boundaries, "rms": made.rms.float()})
-        )
-    return again, largest
-
-
-def chains(pair: Pair, captures: Sequence[Capture], settings: Settings, feed: Feed) -> list[Steps]:
-    return [Subject(pair, record, settings).clean(feed) for record in captures]
-
-
-def check(
-    checkpoint: str, target: str, device: str, *, prompts: int, max_new_tokens: int, depth: int, cache: Path
-) -> dict[str, Any]:
-    """Run the three parts; `problems` in the result holds a line for each thing that is not as it should be."""
-    settings = Settings(depth=depth, horizon=depth, sinks=(0,))
-    on_cpu = load_pair(checkpoint, target, device="cpu", dtype="float32")
-    kept, _ = tokenize_prompts(load_prompts(None), on_cpu.target.tokenizer, max_tokens=512, min_tokens=2)
-    boundaries = needed_boundaries(on_cpu.config, on_cpu.target.num_layers)
+def on_the_cpu(
+    checkpoint: str, target: str, *, prompts: int, max_new_tokens: int, depth: int, anchors: int, cache: Path
+) -> OnCpu:
+    """What everything is compared with."""
+    pair = load_pair(checkpoint, target, device="cpu", dtype="float32")
+    kept, _ = tokenize_prompts(load_prompts(None), pair.target.tokenizer, max_tokens=512, min_tokens=2)
     captures = capture(
-        on_cpu.target,
+        pair.target,
         kept[:prompts],
         max_new_tokens=max_new_tokens,
-        boundaries=boundaries,
+        boundaries=needed_boundaries(pair.config, pair.target.num_layers),
         cache=CaptureCache(cache),
     )
     captures = [record for record in captures if record.new_tokens > depth]
     if not captures:
         raise DriftscopeError(f"no continuation is longer than the depth of {depth}; raise --max-new-tokens")
-    problems: list[str] = []
+    settings = Settings(depth=depth, horizon=depth, sinks=(0,), anchors=anchors)
+    return OnCpu(checkpoint, target, pair, captures, settings)
 
-    there = load_pair(checkpoint, target, device=device, dtype="float32")
-    again, gap = recorded_again(there, captures)
-    if gap > CAPTURE_TOLERANCE:
-        problems.append(f"recorded states differ by {gap:.2g}, allowed {CAPTURE_TOLERANCE:g}")
-    rows: dict[str, float] = dict.fromkeys(ROW_TOLERANCE, 0.0)
-    others = []
-    for ours, theirs in zip(chains(on_cpu, captures, settings, "text"), chains(there, captures, settings, "text"),
-                            strict=True):  # fmt: skip
-        largest, share = compare_steps(theirs, ours)
-        rows = {name: max(rows[name], largest[name]) for name in rows}
-        others.append(share)
-    problems += [
-        f"{name} differs by {rows[name]:.2g}, allowed {allowed:g}"
-        for name, allowed in ROW_TOLERANCE.items()
-        if rows[name] > allowed
-    ]
-    if max(others) > MAX_OTHER_TOKENS:
-        problems.append(f"{max(others):.2%} of a text's drafted tokens differ, allowed {MAX_OTHER_TOKENS:.2%}")
 
-    subject = Subject(there, captures[0], settings)
+def waits(base: OnCpu, pair: Pair, label: str) -> str | None:
+    """The first line of what waited for the device in the chains of the guarded probes."""
+    subject = Subject(pair, base.captures[0], base.settings)
     subject.passed, subject.anchors  # noqa: B018 - prepared outside the guard
-    synced = None
-    with no_sync(there.chain) as runs:
+    found = None
+    probes = [probe for probe in chosen(GUARDED) if pair.config.carries or not getattr(probe, "needs_carry", False)]
+    with no_sync(pair.chain) as runs:
         try:
-            subject.chains("drafted")
+            for probe in probes:
+                probe.measure(subject)
         except RuntimeError as error:
-            synced = str(error).splitlines()[0]
-            problems.append(f"the step loop waits for the device: {synced}")
+            found = str(error).splitlines()[0]
+            base.problems.append(f"{label}the step loop waits for the device: {found}")
     if not runs:
-        problems.append("the guard against synchronisation did not see the chain run")
+        base.problems.append(f"{label}the guard against synchronisation did not see the chain run")
+    return found
 
-    full = figures(chains(there, again, settings, "drafted"))
-    del there, subject
-    low = load_pair(checkpoint, target, device=device, dtype="bfloat16")
-    low_captures, low_gap = recorded_again(low, captures)
-    half = figures(chains(low, low_captures, settings, "drafted"))
+
+def in_low_precision(base: OnCpu, device: str, dtype: str, full: dict[str, list[float]]) -> dict[str, Any]:
+    """The figures in `dtype` beside those in float32."""
+    try:
+        pair = base.load(device, dtype)
+        captures, gap = recorded_again(pair, base.captures)
+    except DriftscopeError as error:
+        return {"error": str(error)}
+    low = figures(chains(pair, captures, base.settings, "drafted"))
     return {
-        "device": torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device,
-        "prompts": len(captures),
-        "float32": {"states": gap, "rows": rows, "other_tokens": max(others), "synchronised": synced},
-        "bfloat16": {
-            "states": low_gap,
-            "float32": full,
-            "bfloat16": half,
-            "largest_difference": {
-                name: max(abs(a - b) for a, b in zip(full[name], half[name], strict=True)) for name in full
-            },
-        },
-        "problems": problems,
-    }
+        "states": gap,
+        "synchronised": waits(base, pair, f"{dtype}: "),
+        "float32": full,
+        dtype: low,
+        "largest_difference": {name: max(abs(a - b) for a, b in zip(full[name], low[name], strict=True)) for name in full},
+    }  # fmt: skip
+
+
+def places(device: str) -> dict[str, tuple[str, str]]:
+    """Where target and drafter run, apart from each other."""
+    found = dict(zip(PLACES, (("cpu", device), (device, "cpu"), ("cuda:0", "cuda:1")), strict=True))
+    if not (on_cuda(device) and torch.cuda.device_count() > 1):
+        del found[PLACES[2]]
+    return found
+
+
+def check(base: OnCpu, device: str, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the first three parts; `problems` in the result holds a line for each thing that is not as it should be.
+
+    keep: given the result after every part.
+    """
+    result: dict[str, Any] = {"device": device, "machine": machine(device), "prompts": len(base.captures)}
+    if on_cuda(device):
+        result["device"] = torch.cuda.get_device_name(device)
+        if torch.backends.cuda.matmul.allow_tf32:
+            override = os.environ.get("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+            base.problems.append(f"products in float32 round to TF32 (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE={override})")
+    result["problems"] = base.problems
+    there = base.load(device)
+    result["float32"] = base.against(there) | {"synchronised": waits(base, there, "")}
+    keep(result)
+    again, _ = recorded_again(there, base.captures)
+    full = figures(chains(there, again, base.settings, "drafted"))
+    del there
+    for name, (target, drafter) in places(device).items():
+        result[name] = base.against(base.load(target, drafter_device=drafter), f"{name}: ")
+        keep(result)
+    for dtype in LOW:
+        result[dtype] = in_low_precision(base, device, dtype, full)
+        keep(result)
+    return result
 
 
 def tell(result: dict[str, Any]) -> None:
-    seen = result["float32"]
+    """Print what check() found."""
     print(f"{result['device']}, {result['prompts']} prompts, against the CPU in float32")
+    tell_differences(result["float32"])
+    print(f"  waits in the step loop {result['float32']['synchronised'] or 'none'}")
+    for name in (name for name in PLACES if name in result):
+        print(name)
+        tell_differences(result[name])
+    for dtype in LOW:
+        low = result[dtype]
+        if "error" in low:
+            print(f"{dtype}: {low['error']}")
+            continue
+        print(f"{dtype} against float32 (recorded states differ by {low['states']:.1e})")
+        for name, value in low["largest_difference"].items():
+            print(f"  {name:<15} float32  {spread(low['float32'][name])}")
+            print(f"  {'':<15} {dtype:<8} {spread(low[dtype][name])}  largest difference {value:.4f}")
+
+
+def tell_differences(seen: dict[str, Any]) -> None:
     print(f"  recorded states        {seen['states']:.1e}  (allowed {CAPTURE_TOLERANCE:g})")
     for name, value in seen["rows"].items():
         print(f"  {name:<22} {value:.1e}  (allowed {ROW_TOLERANCE[name]:g})")
     print(f"  other drafted tokens   {seen['other_tokens']:.2%}  (allowed {MAX_OTHER_TOKENS:.2%})")
-    print(f"  waits in the step loop {seen['synchronised'] or 'none'}")
-    low = result["bfloat16"]
-    print(f"bfloat16 against float32 (recorded states differ by {low['states']:.1e})")
-    for name, value in low["largest_difference"].items():
-        print(f"  {name:<15} float32 {spread(low['float32'][name])}")
-        print(f"  {'':<15} bfloat16 {spread(low['bfloat16'][name])}  largest difference {value:.4f}")
-    print(*(f"problem: {problem}" for problem in result["problems"]), sep="\n", end="\n" if result["problems"] else "")
 
 
 def spread(values: Sequence[float]) -> str:
@@ -238,23 +210,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prompts", type=int, default=6, metavar="N", help="the first N of the shipped prompts")
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--depth", type=int, default=8)
-    parser.add_argument("-o", "--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--anchors", type=int, default=64, metavar="N", help="at most N anchors of each prompt")
+    parser.add_argument(
+        "--budget", type=float, default=330, metavar="SECONDS", help="what no longer fits is left out; 0: no costs"
+    )
+    parser.add_argument("-o", "--out", type=Path, help="write the figures here as JSON, after every part")
     given = parser.parse_args(arguments)
     if torch.device(given.device).type == "cuda" and not torch.cuda.is_available():
         print("no CUDA device")
         return 0
+    budget = cuda_costs.Budget(given.budget)
+
+    def keep(result: dict[str, Any]) -> None:
+        if given.out:
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    counts = {name: getattr(given, name) for name in ("prompts", "max_new_tokens", "depth", "anchors")}
     with tempfile.TemporaryDirectory() as cache:
-        options = {name: getattr(given, name) for name in ("prompts", "max_new_tokens", "depth")}
         try:
-            result = check(given.checkpoint, given.target, given.device, **options, cache=Path(cache))
+            base = on_the_cpu(given.checkpoint, given.target, **counts, cache=Path(cache))
+            result = check(base, given.device, keep)
         except DriftscopeError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    tell(result)
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
-    return 1 if result["problems"] else 0
+        tell(result)
+        job = Job(
+            given.checkpoint,
+            given.target,
+            prompt_file=None,
+            threads=torch.get_num_threads(),
+            cache=f"{cache}/costs",
+            device=given.device,
+            **counts,
+        )
+        parts = cuda_costs.parts_of(job, say)
+        costs = cuda_costs.run_parts(parts, budget, lambda costs: keep(result | {"costs": costs}), say)
+    cuda_costs.show(costs, parts, Console())
+    problems = result["problems"] = base.problems + cuda_costs.problems_of(costs)
+    keep(result | {"costs": costs})
+    print(*(f"problem: {problem}" for problem in problems), sep="\n", end="\n" if problems else "")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

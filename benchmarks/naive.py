@@ -45,7 +45,7 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def rotation(positions: Tensor, half: int, theta: float) -> tuple[Tensor, Tensor]:
     """cos and sin [row, 1, half]."""
-    angle = positions[:, None].double() * theta ** (-torch.arange(half).double() / half)
+    angle = positions[:, None].double() * theta ** (-torch.arange(half, device=positions.device).double() / half)
     return angle.cos().float()[:, None], angle.sin().float()[:, None]
 
 
@@ -84,7 +84,7 @@ def forward(
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
     scores = torch.einsum("qhd,khd->hqk", q, keys) / config.head_dim**0.5
     if rows > 1:
-        seen = torch.ones(rows, len(keys), dtype=torch.bool).tril(len(keys) - rows)
+        seen = torch.ones(rows, len(keys), dtype=torch.bool, device=x.device).tril(len(keys) - rows)
         scores = scores.masked_fill(~seen, float("-inf"))
     attention = scores.softmax(-1)
     mixed = torch.einsum("hqk,khd->qhd", attention, values).reshape(rows, -1)
@@ -106,13 +106,14 @@ def last_row(config: DrafterConfig, w: Weights, out: Row) -> Row:
     """The sites of the last row, with its logits and the token that it drafts. Views: what they are cut from lives on."""
     row = {name: value[:, -1] if name == "attention" else value[-1] for name, value in out.items()}
     row["logits"] = w["lm_head.weight"] @ row["final_norm"]
-    row["drafted"] = target_ids(config, w)[row["logits"].argmax()]
+    # An index without a dimension would be read by the host.
+    row["drafted"] = target_ids(config, w)[row["logits"].argmax(-1, keepdim=True)][0]
     return row
 
 
 def target_ids(config: DrafterConfig, w: Weights) -> Tensor:
     """Target id of every draft id."""
-    ids = torch.arange(config.draft_vocab_size)
+    ids = torch.arange(config.draft_vocab_size, device=w["lm_head.weight"].device)
     return ids if config.vocab_map == "none" else w["d2t"] + ids if config.vocab_map == "offset" else w["d2t"]
 
 
@@ -131,7 +132,7 @@ def speculate(
     states, tokens = fused[: anchor + 1], token_ids[1 : anchor + 2]
     steps: list[Row] = []
     for k in range(1, depth + 1):
-        out = forward(config, w, states, embedding[tokens], torch.arange(len(states)))
+        out = forward(config, w, states, embedding[tokens], torch.arange(len(states), device=states.device))
         steps.append(last_row(config, w, out))
         following = token_ids[anchor + k + 1] if feed == "text" else steps[-1]["drafted"]
         states = torch.cat([states, steps[-1]["carry"][None]])
@@ -141,7 +142,7 @@ def speculate(
 
 def prefill(config: DrafterConfig, w: Weights, embedding: Tensor, token_ids: Tensor, fused: Tensor, rows: int) -> Cache:
     """Keys and values of the first `rows` rows."""
-    out = forward(config, w, fused[:rows], embedding[token_ids[1 : rows + 1]], torch.arange(rows))
+    out = forward(config, w, fused[:rows], embedding[token_ids[1 : rows + 1]], torch.arange(rows, device=fused.device))
     return out["k"], out["v"]
 
 
@@ -161,7 +162,9 @@ def speculate_cached(
     steps: list[Row] = []
     grown: list[Cache] = []
     for _ in range(depth):
-        out = forward(config, w, state[None], embedding[token][None], torch.tensor([len(past[0])]), past)
+        out = forward(
+            config, w, state[None], embedding[token[None]], torch.tensor([len(past[0])], device=state.device), past
+        )
         steps.append(last_row(config, w, out))
         past = torch.cat([past[0], out["k"]]), torch.cat([past[1], out["v"]])
         grown.append(past)
@@ -181,6 +184,10 @@ class Numbers:
     """[anchor, step], ids of the target's vocabulary."""
     gap: Tensor | None = None
     """[anchor, step]: by how much the drafted token's logit is the largest."""
+
+    def on_cpu(self) -> Numbers:
+        gap = None if self.gap is None else self.gap.cpu()
+        return Numbers(self.carry_rms.cpu(), self.mass.cpu(), self.drafted.cpu(), gap)
 
 
 def masses(attention: Tensor, anchor: int, prompt_length: int, sinks: Iterable[int]) -> Tensor:
@@ -262,7 +269,7 @@ def plain_capture(
 
     boundaries: below the number of layers, since transformers returns the last state after the final norm.
     """
-    prompt = torch.tensor([list(prompt_ids)])
+    prompt = torch.tensor([list(prompt_ids)], device=model.device)
     eos = sorted(eos_ids)
     text = model.generate(
         input_ids=prompt,

@@ -45,11 +45,20 @@ def cost_page() -> str:
         "growth": _growth,
         "training_cost": _training,
         "startup": _startup,
+        "app_speed": _dashboard,
     }
     for name, make in makers.items():
         found = result(name)
         if found is not None:
             parts += make(found)
+    parts += [
+        "## On a CUDA device",
+        "`benchmarks/chain.py`, `growth.py` and `capture_cost.py` take `--device cuda`; wall seconds count there, and memory is the"
+        " device's. `python benchmarks/cuda_check.py` tells in under six minutes whether a machine measures what a CPU measures in"
+        " float32, also with target and drafter on different devices, how bfloat16 and float16 move growth and acceptance, that"
+        " nothing in a chain waits for the device, that `--deterministic` repeats bit for bit, and what all that costs, in"
+        " reduced sizes. No figure of a CUDA device is on this page.",
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -108,15 +117,20 @@ def _growth(found: dict[str, Any]) -> list[str]:
                 "" if told[1] is None else f"{told[1]:.2f}",
             ]
         )
-    base, limit = found["base"], found["limit"]
+    base, limit, recording = found["base"], found["limit"], found["recording"]
     return [
         "## How it grows",
         "Prefix pass and observed chains of one text, one size varied at a time from"
         f" {base['text']} tokens, {base['anchors']} anchors, {base['depth']} steps, {base['heads']} heads. The exponent is that"
         " of a power law through the larger half of the points.",
         _table(["varied", "over", "CPU s", "exponent", "peak MiB above the drafter", "exponent"], rows),
+        "Observing every site reduces what passes: work that grows with the width, while the chains' grows with its square. "
+        + ", ".join(f"{64 * int(heads)} wide: {ratio:.2f}x" for heads, ratio in recording.items())
+        + " the bare chains.",
         f"The chains do {limit['chain_gflop_per_second']:.0f} GFLOP a CPU second, {limit['share']:.0%} of what one large"
-        " matrix product does there: what is left is the work itself.",
+        f" matrix product does there ({limit['product_gflop_per_second']:.0f}); the rest goes into attention, norms and softmax,"
+        " which move more than they multiply. On a CPU the drafter's float32 weights are kept in the blocked layout of torch's"
+        " oneDNN too, a copy as large as they are.",
     ]
 
 
@@ -135,4 +149,19 @@ def _startup(found: dict[str, Any]) -> list[str]:
         "## Until something is on the screen",
         f"`driftscope --help`: {shown['wall']:.2f} s. `driftscope probe` on a warm capture: the first prompt's figures"
         f" {first['wall']:.1f} s after the drafter is loaded.",
+    ]
+
+
+def _dashboard(found: dict[str, Any]) -> list[str]:
+    seconds = dict(found["seconds"])
+    opening = seconds["overview"]["first"]
+    first = {page: told["first"] for page, told in seconds.items() if page != "overview"}
+    slowest = max(first, key=first.__getitem__)
+    again, control = (max(told[what] for told in seconds.values()) for what in ("again", "control"))
+    return [
+        "## The dashboard",
+        f"With {found['runs']} runs in the library, of the script without a browser: opening a run of"
+        f" {found['rows'] / 1e6:.2f} million rows, reading included, takes {opening:.1f} CPU s; of the other {len(first)} pages"
+        f" the first visit takes at most {first[slowest]:.1f} ({slowest}), a later one {again:.1f}, and the change of a control"
+        f" {control:.1f}. What was read and computed in between is kept in memory; nothing was on disk before.",
     ]

@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float, Float32, Int64
 from torch import Tensor
 
 from driftscope.cache import CacheKey, CaptureCache, StoredCapture
-from driftscope.errors import TargetError
+from driftscope.errors import DriftscopeError, TargetError
 from driftscope.loops import loop_mask
+from driftscope.packing import packed_products
 from driftscope.recording import continue_greedily, record
 from driftscope.target import Target
 
@@ -20,6 +21,8 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage (`generate` or `record`), prompts done and prompts to do."""
 
 _TOKENS_PER_BATCH = 32768
+_STATES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_ROWS = 256
 
 
 @runtime_checkable
@@ -91,7 +94,9 @@ def capture(
     for prompt in prompts:
         _check(target, prompt, max_new_tokens)
     keys = [_key(target, prompt, max_new_tokens) for prompt in prompts] if cache else []
-    stored = [cache.read(key, wanted) for key in keys] if cache else [None] * len(prompts)
+    stored: list[StoredCapture | None] = [None] * len(prompts)
+    if cache:
+        stored = [_kept(cache, keys[i], wanted, target, prompt, max_new_tokens) for i, prompt in enumerate(prompts)]
     todo = [index for index, found in enumerate(stored) if found is None or len(found.boundaries) < len(wanted)]
     new = [index for index in todo if stored[index] is None]
     if cache and todo:
@@ -117,20 +122,52 @@ def capture(
         done[index] = _capture(target, prompt, found)
         report("record", len(done), len(todo))
 
-    for index in todo:
-        if stored[index] is not None:
-            finish(index, None)
-    generated = 0
-    for batch in _batches(new, prompts, batch_size, max_new_tokens):
-        texts = _continue(target, [prompts[index] for index in batch], max_new_tokens)
-        generated += len(batch)
-        report("generate", generated, len(new))
-        for index, text in zip(batch, texts, strict=True):
-            finish(index, [*prompts[index].token_ids, *text])
+    with packed_products(target.model):
+        for index in todo:
+            if stored[index] is not None:
+                finish(index, None)
+        generated = 0
+        for batch in _batches(new, prompts, batch_size, max_new_tokens):
+            texts = _continue(target, [prompts[index] for index in batch], max_new_tokens)
+            generated += len(batch)
+            report("generate", generated, len(new))
+            for index, text in zip(batch, texts, strict=True):
+                finish(index, [*prompts[index].token_ids, *text])
     for index, found in enumerate(stored):
         if found is not None and index not in done:
             done[index] = _capture(target, prompts[index], found)
     return [done[index] for index in range(len(prompts))]
+
+
+def _kept(
+    cache: CaptureCache, key: CacheKey, wanted: Sequence[int], target: Target, prompt: PromptLike, max_new_tokens: int
+) -> StoredCapture | None:
+    """What the cache holds of a prompt, if it is what a recording would make."""
+    found = cache.read(key, wanted)
+    if found is None:
+        return None
+    width, ids = target.hidden_size, found.tensors.get("token_ids", torch.zeros(0))
+    length, most = ids.numel(), len(prompt.token_ids) + max_new_tokens
+    shapes = {
+        "token_ids": (length,),
+        "final": (length, width),
+        "rms": (target.num_layers + 1, length),
+        "near_tie": (length,),
+    }
+    try:
+        for name, shape in shapes.items():
+            check_stored(name, found.tensors.get(name), shape)
+        for b, state in found.boundaries.items():
+            check_stored(f"boundary {b}", state, (length, width))
+        asked = list(prompt.token_ids)
+        if not len(asked) <= length <= most or ids[: len(asked)].tolist() != asked:
+            raise DriftscopeError("it is of another text")
+        if int(ids.min()) < 0 or int(ids.max()) >= target.vocab_size:
+            raise DriftscopeError("it holds tokens that the target does not have")
+    except DriftscopeError as error:
+        cache.discard(key, str(error))
+        return None
+    return found
 
 
 def _record_new(target: Target, prompt: PromptLike, text: list[int], wanted: Sequence[int]) -> StoredCapture:
@@ -157,6 +194,19 @@ def _capture(target: Target, prompt: PromptLike, found: StoredCapture) -> Captur
         loop=torch.from_numpy(loop_mask(token_ids.numpy(), length)),
         stopped=len(token_ids) > length and int(token_ids[-1]) in target.eos_ids,
     )
+
+
+def check_stored(name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> None:
+    """Raises DriftscopeError, with the reason alone, where a stored tensor is none that a recording makes."""
+    if tensor is None:
+        raise DriftscopeError(f"{name} is missing")
+    if tuple(tensor.shape) != shape:
+        raise DriftscopeError(f"{name} has shape {list(tensor.shape)}, expected {list(shape)}")
+    kind = {"token_ids": torch.int64, "near_tie": torch.bool, "rms": torch.float32}.get(name)
+    if tensor.dtype is not kind and (kind is not None or tensor.dtype not in _STATES):
+        raise DriftscopeError(f"{name} is {str(tensor.dtype).removeprefix('torch.')}")
+    if kind is None and not all(part.isfinite().all() for part in tensor.split(_ROWS)):
+        raise DriftscopeError(f"{name} holds values that are not finite")
 
 
 def _continue(target: Target, batch: Sequence[PromptLike], max_new_tokens: int) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,31 @@ from driftscope.subject import Subject
 Steps = Sequence[dict[str, Tensor]]
 
 
-def to_numpy(steps: Steps) -> list[dict[str, np.ndarray]]:
-    """Every quantity of every step, moved off the device once."""
-    return [{name: value.detach().cpu().numpy() for name, value in step.items()} for step in steps]
+def to_numpy(steps: Steps, names: Collection[str] | None = None) -> list[dict[str, np.ndarray]]:
+    """Quantities of every step (without `names`, all of them), moved off the device in one copy for each dtype."""
+    kept = [{name: value for name, value in step.items() if names is None or name in names} for step in steps]
+    moved = iter(on_host([value for step in kept for value in step.values()]))
+    return [{name: next(moved).numpy() for name in step} for step in kept]
+
+
+def on_host(values: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors on the CPU, bfloat16 as float32, which numpy knows. From a device those of one dtype come together: every
+    copy waits for it."""
+    plain = [value.detach().float() if value.dtype == torch.bfloat16 else value.detach() for value in values]
+    if _on_cpu(plain):
+        return plain
+    moved = list(plain)
+    for dtype in {value.dtype for value in plain}:
+        places = [place for place, value in enumerate(plain) if value.dtype == dtype]
+        flat = torch.cat([plain[place].flatten() for place in places]).cpu()
+        parts = flat.split([plain[place].numel() for place in places])
+        for place, part in zip(places, parts, strict=True):
+            moved[place] = part.view(plain[place].shape)
+    return moved
+
+
+def _on_cpu(values: Sequence[Tensor]) -> bool:
+    return all(value.device.type == "cpu" for value in values)
 
 
 def with_self_generated(values: np.ndarray, step: int, masked: bool = False) -> dict[str, np.ndarray]:
@@ -95,7 +117,7 @@ def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.Da
     kept = ~subject.looping
     learned, masked = subject.pair.drafter.learned_sinks, masked_start(subject)
     frames = []
-    for k, step in enumerate(to_numpy(steps), start=1):
+    for k, step in enumerate(to_numpy(steps, ("head_entropy", "mass", "excess")), start=1):
         layers, heads = step["head_entropy"].shape[1:]
         columns: dict[str, Any] = {
             "variant": variant,
@@ -116,7 +138,7 @@ def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.Da
 
 def step_rows(subject: Subject, variant: str, feed: Feed, steps: Steps, quantities: Sequence[str] = ()) -> pd.DataFrame:
     """The `steps` table: counts and sums over the anchors outside loops; the served walk over all of them."""
-    plain = to_numpy(steps)
+    plain = to_numpy(steps, ("drafted", "text", *quantities))
     kept = ~subject.looping
     match = match_matrix(plain)
     accepted = joint(match)

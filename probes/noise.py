@@ -126,7 +126,8 @@ class NoiseProbe:
 
 
 def stacked_noise(subject: Subject, seeds: int) -> Tensor:
-    """Standard normal [depth, anchor * seeds, hidden] for the stacked chains of a subject, on the CPU."""
+    """Standard normal [depth, anchor * seeds, hidden] for the stacked chains of a subject, drawn on the CPU and moved to the
+    drafter's device at once."""
     import torch
 
     settings, width = subject.settings, subject.pair.config.hidden_size
@@ -135,7 +136,7 @@ def stacked_noise(subject: Subject, seeds: int) -> Tensor:
         for anchor in subject.anchors.tolist()
         for seed in range(seeds)
     ]
-    return torch.from_numpy(np.stack(drawn, 1))
+    return torch.from_numpy(np.stack(drawn, 1)).to(subject.pair.drafter.device)
 
 
 def anchor_noise(run_seed: int, seed: int, prompt_id: str, anchor: int, depth: int, width: int) -> NDArray[np.float32]:

@@ -36,17 +36,21 @@ class WithSampling:
     temperature: float
     held: tuple[slice, Tensor] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        drafter = self.subject.pair.drafter
+        # Before the chains: in their loop nothing is read from the device or copied to it.
+        self.first, self.wanted = self.subject.text.prompt_length - 1, drafter.target_ids
+        self.final = self.subject.capture.final[self.first :].to(drafter.device)
+
     def __call__(self, step: int, rows: slice, values: dict[str, Tensor]) -> dict[str, Tensor]:
         out = self.inner(step, rows, values)
-        anchors = self.subject.anchors[rows]
         if self.held is None or self.held[0] != rows:
-            positions = torch.arange(int(anchors[0]) + 1, int(anchors[-1]) + self.subject.settings.depth + 1)
-            wanted = self.subject.pair.drafter.target_ids
-            final = self.subject.capture.final[positions]
-            self.held = rows, target_probs(self.subject.pair.target, final, wanted, self.temperature)
-        place = anchors + step - (int(anchors[0]) + 1)
+            final = self.final[rows.start + 1 : rows.stop + self.subject.settings.depth]
+            self.held = rows, target_probs(self.subject.pair.target, final, self.wanted, self.temperature)
+        # Anchors follow each other, the first of them at P-1.
+        p = self.held[1][step - 1 : step - 1 + rows.stop - rows.start]
         q = (values["logits"].float() / self.temperature).softmax(-1)
-        out["sampling"] = torch.minimum(self.held[1][place], q).sum(-1)
+        out["sampling"] = torch.minimum(p, q).sum(-1)
         return out
 
 

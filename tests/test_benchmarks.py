@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
+import io
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,16 +14,35 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks import naive
+from driftscope.api import probe
 from driftscope.pair import Pair
+from driftscope.prompts import Prompt, load_prompts
+from tests import fake_run
+from tests.absent_device import DEVICE, put
 from tests.tiny_pair import CONFIG, TinyPair, save_pair
 
 # They are programs: they import each other from their own folder.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-chain = importlib.import_module("chain")
-cuda_check = importlib.import_module("cuda_check")
+agreeing, capture_cost, chain, cuda_check, cuda_costs, growth, made_up, measuring, repeating, ways = map(
+    importlib.import_module,
+    (
+        "agreeing",
+        "capture_cost",
+        "chain",
+        "cuda_check",
+        "cuda_costs",
+        "growth",
+        "made_up",
+        "measuring",
+        "repeating",
+        "ways",
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +81,28 @@ def test_the_three_ways_give_the_same_numbers(opened: tuple[Pair, Any]) -> None:
         assert seen["carry_rms_relative"] < 1e-5
         assert seen["mass_absolute"] < 1e-5
     assert ours[0].carry_rms.shape == (6, 4)
+
+
+@pytest.mark.parametrize("way", ["eager", "cached"])
+def test_the_plain_loops_stay_on_one_device(opened: tuple[Pair, Any], way: str) -> None:
+    pair, subjects = opened
+    text = subjects[0].text
+    # Scripts index with lists, which come from the host.
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    weights, text = put(fake, [ways.plain_weights(pair), text])
+    with torch.no_grad(), fake:
+        made = ways.LOOPS[way](
+            pair.config,
+            weights,
+            weights["embed_tokens.weight"],
+            text.token_ids,
+            text.prompt_length,
+            text.features,
+            subjects[0].anchors.tolist(),
+            4,
+            (0,),
+        )
+    assert all(value.device.type == DEVICE for value in vars(made).values())
 
 
 @pytest.mark.parametrize("name", ["carry_rms", "mass", "drafted"])
@@ -111,10 +155,77 @@ def test_the_scripts_capture_is_ours(job: Any, opened: tuple[Pair, Any]) -> None
 
 def test_cost_is_measured() -> None:
     kept: list[torch.Tensor] = []
-    cost = chain.measured(lambda: kept.append(torch.ones(16 << 20)))
+    cost = measuring.measured(lambda: kept.append(torch.ones(16 << 20)))
     assert cost.wall > 0
     assert cost.cpu > 0
     assert cost.peak > 50
+
+
+def test_on_a_device_clocks_wait_for_it_and_memory_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    held = iter([100, 100 + 7])
+    device = SimpleNamespace(
+        synchronize=lambda place: told.append("wait"),
+        reset_peak_memory_stats=lambda place: told.append("reset"),
+        max_memory_allocated=lambda place: next(held) * measuring.MIB,
+    )
+    monkeypatch.setattr(measuring.torch, "cuda", device)
+    cost = measuring.measured(lambda: told.append("work"), 2, "cuda:0")
+    assert cost.peak == 7
+    assert told == ["wait", "reset", "work", "wait", "work", "wait"]
+    told.clear()
+    assert measuring.in_turn({"a": lambda: told.append("a"), "b": lambda: told.append("b")}, 1, "cuda").keys() == {
+        "a",
+        "b",
+    }
+    assert told == ["wait", "a", "wait", "wait", "b", "wait"] * 2
+    assert (measuring.counted("cuda:1"), measuring.counted("cpu")) == ("wall", "cpu")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "wall"])
+def test_growth_tells_seconds_of_the_kind_that_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "caller", lambda device: measuring.here)
+    monkeypatch.setattr(growth, "counted", lambda device: kind)
+    monkeypatch.setattr(growth, "LIMIT", {"cpu": (made_up.Size(text=80, anchors=8, depth=2, heads=3), 64)})
+    place = made_up.Place(torch.get_num_threads(), dtype="float32" if kind == "cpu" else "bfloat16")
+    varied = {"anchors": (4, 8, 16), "heads": (3,)}
+    result = growth.benchmark(place, varied, lambda line: None)
+    assert ("machine" in result) == (kind == "wall")
+    found = result["grown"]["anchors"]
+    assert found.keys() == {"sizes", kind, "peak_mib", f"{kind}_exponent", "peak_exponent"}
+    assert min(found[kind]) > 0
+    assert result["recording"]["3"] > 0
+    assert result["limit"][f"chain_{kind}_seconds"] > 0
+    console = Console(file=io.StringIO())
+    growth.print_report(result, console)
+    assert ("CPU" in console.file.getvalue()) == (kind == "cpu")
+
+
+def test_only_the_operations_of_the_chains_are_counted() -> None:
+    size = made_up.Size(text=80, anchors=8, depth=3, heads=3)
+    place = made_up.Place(torch.get_num_threads())
+    found = growth.limit(place, size, 64)
+    subject = made_up.subject(size, place)
+    assert len(subject.anchors) == size.anchors
+    sizes = {name: part.numel() for name, part in subject.pair.drafter.named_parameters() if part.ndim == 2}
+    fused = sizes.pop("fc.weight")
+    del sizes["embed_tokens.weight"]
+    # Every query meets all rows of the prefix, hidden ones too, and the chain's own.
+    prefix = subject.passed.prefix[0].keys.shape[1]
+    keys = sum(prefix + step for step in range(1, size.depth + 1))
+    products = size.anchors * (size.depth * sum(sizes.values()) + fused + 2 * 64 * size.heads * keys)
+    assert found["chain_gflop"] == pytest.approx(2 * products / 1e9, rel=1e-6)
+
+
+def test_capture_is_set_beside_generate(job: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(capture_cost, "caller", lambda device: measuring.here)
+    found = capture_cost.benchmark(dataclasses.replace(job, anchors=1, depth=1, cache=str(tmp_path)))
+    assert found.keys() == {"prompts", "tokens", "threads", "ours", "plain", "cpu_ratio", "goal"}
+    monkeypatch.setattr(capture_cost, "counted", lambda device: "wall")
+    low = dataclasses.replace(job, anchors=1, depth=1, cache=str(tmp_path), dtype="bfloat16")
+    found = capture_cost.benchmark(low)
+    assert found["dtype"] == "bfloat16"
+    assert found["wall_ratio"] > 0
 
 
 def test_drafters_that_the_plain_loops_do_not_know_are_named() -> None:
@@ -125,16 +236,111 @@ def test_drafters_that_the_plain_loops_do_not_know_are_named() -> None:
     ]
 
 
+def small(monkeypatch: pytest.MonkeyPatch, tiny: TinyPair) -> None:
+    """Sizes for seconds, and no process but this."""
+    for module in (chain, capture_cost, growth):
+        monkeypatch.setattr(module, "caller", lambda device: measuring.here)
+    for module in (cuda_check, ways, cuda_costs):
+        monkeypatch.setattr(module, "load_prompts", lambda _: load_prompts(tiny.prompts))
+    monkeypatch.setattr(growth, "VARIED", {"depth": (2, 4, 8), "heads": (3, 6, 9)})
+    monkeypatch.setattr(growth, "LIMIT", {"cpu": (made_up.Size(text=80, anchors=8, depth=2, heads=3), 64)})
+
+
 def test_cuda_check_as_a_dry_run(
     tiny: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cuda_check, "load_prompts", lambda _: chain.load_prompts(tiny.prompts))
+    small(monkeypatch, tiny)
+    asked: list[dict[str, Any]] = []
+
+    def repeated(options: dict[str, Any], prompts: Any, seconds: float) -> dict[str, Any]:
+        asked.append(options)
+        return {"probes": ["clean"], "rows": 12, "differ": ["heads"]}
+
+    monkeypatch.setattr(repeating, "repeated", repeated)
     arguments = [str(tiny.checkpoint), "--target", str(tiny.target), "--device", "cpu", "--max-new-tokens", "16"]
-    assert cuda_check.main([*arguments, "--prompts", "2", "--depth", "3", "-o", str(tmp_path / "out.json")]) == 0
+    arguments += ["--prompts", "2", "--depth", "3", "--anchors", "5", "-o", str(tmp_path / "out.json")]
+    assert cuda_check.main(arguments) == 1
     told = capsys.readouterr().out
     assert "waits in the step loop none" in told
-    assert "problem" not in told
-    assert (tmp_path / "out.json").is_file()
+    assert [line for line in told.splitlines() if "problem" in line] == ["problem: deterministic runs differ in heads"]
+    assert (asked[0]["device"], asked[0]["horizon"], asked[0]["anchors"]) == ("cpu", 3, 5)
+    inspect.signature(probe).bind(**asked[0], deterministic=True)
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert (
+        result["bfloat16"]["bfloat16"].keys() == result["float16"]["float16"].keys() == {*result["bfloat16"]["float32"]}
+    )
+    apart = [result[name] for name in cuda_check.PLACES[:2]]
+    assert all(found["rows"] == dict.fromkeys(agreeing.ROW_TOLERANCE, 0.0) for found in apart)
+    costs = result["costs"]
+    assert costs["skipped"] == []
+    assert costs["failed"] == {}
+    assert costs["found"].keys() == costs["seconds"].keys()
+    assert {"repeated run", "chain", "capture", "growth by depth", "limit, bfloat16"} < costs["found"].keys()
+    assert "plain hooks" in told
+    assert "one large product" in told
+
+
+def test_what_no_longer_fits_is_left_out_by_name(
+    tiny: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small(monkeypatch, tiny)
+    arguments = [str(tiny.checkpoint), "--target", str(tiny.target), "--device", "cpu", "--max-new-tokens", "16"]
+    arguments += ["--prompts", "1", "--depth", "3", "--budget", "0", "-o", str(tmp_path / "out.json")]
+    assert cuda_check.main(arguments) == 0
+    assert "left out, for they may not have fitted: repeated run, chain, capture, recording" in capsys.readouterr().out
+    costs = json.loads((tmp_path / "out.json").read_text())["costs"]
+    assert costs["found"] == {}
+    assert len(costs["skipped"]) == 9
+
+
+def test_a_part_that_fails_costs_the_others_nothing() -> None:
+    def fail() -> None:
+        raise RuntimeError("no such kernel\nand more")
+
+    show = lambda found, console: console.print(found)  # noqa: E731
+    parts = {"one": cuda_costs.Part(1, fail, show), "two": cuda_costs.Part(1, lambda: "made", show)}
+    parts["three"] = cuda_costs.Part(1e9, fail, show)
+    kept: list[dict[str, Any]] = []
+    result = cuda_costs.run_parts(parts, cuda_costs.Budget(100), lambda costs: kept.append(dict(costs)), print)
+    assert result["found"] == {"two": "made"}
+    assert cuda_costs.problems_of(result) == ["one failed: RuntimeError: no such kernel"]
+    assert result["skipped"] == ["three"]
+    assert len(kept) == 3
+    console = Console(file=io.StringIO())
+    cuda_costs.show(result, parts, console)
+    assert "made" in console.file.getvalue()
+
+
+def test_two_runs_are_compared_table_by_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = fake_run.write_fake_run(tmp_path / "made", fake_run.NO_DRIFT)
+    copied = f"import json, shutil, sys; shutil.copytree({str(made.folder)!r}, json.loads(sys.argv[1])['out'])"
+    monkeypatch.setattr(repeating, "PROGRAM", copied)
+    prompts = load_prompts(None)[:2]
+    found = repeating.repeated({}, prompts, seconds=60)
+    assert found["differ"] == []
+    assert found["rows"] > 1000
+    other = fake_run.write_fake_run(tmp_path / "other", dataclasses.replace(fake_run.NO_DRIFT, seed=99))
+    assert "anchors" in repeating.compared(made, other)[1]
+    for program, told in (("raise SystemExit('no kernel')", "probe failed: no kernel"),
+                          ("import time; time.sleep(60)", "longer than 1 s")):  # fmt: skip
+        monkeypatch.setattr(repeating, "PROGRAM", program)
+        with pytest.raises(RuntimeError, match=told):
+            repeating.repeated({}, prompts, seconds=1 if "sleep" in program else 60)
+
+
+def test_the_repeated_program_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr("driftscope.api.probe", lambda **options: seen.append(options))
+    monkeypatch.setattr(sys, "argv", ["-c", '{"checkpoint": "a", "deterministic": true}'])
+    exec(repeating.PROGRAM, {})
+    assert seen == [{"checkpoint": "a", "deterministic": True}]
+
+
+def test_prompts_are_written_as_they_are_read(tmp_path: Path) -> None:
+    shipped = [*load_prompts(None), Prompt("plain", "none", text="Once upon")]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(repeating.as_json(prompt)) + "\n" for prompt in shipped))
+    assert load_prompts(file) == shipped
 
 
 def test_cuda_check_without_a_device(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,11 +352,11 @@ def test_cuda_check_without_a_device(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_cuda_check_sees_rows_that_differ(opened: tuple[Pair, Any]) -> None:
     steps = opened[1][0].chains("text")
     other = [dict(step) for step in steps]
-    assert cuda_check.compare_steps(steps, other) == (dict.fromkeys(cuda_check.ROW_TOLERANCE, 0.0), 0.0)
+    assert agreeing.compare_steps(steps, other) == (dict.fromkeys(agreeing.ROW_TOLERANCE, 0.0), 0.0)
     other[1]["rms/layers.0.q"] = other[1]["rms/layers.0.q"] * 1.5
     other[2]["prob"] = torch.where(torch.arange(6) == 3, float("nan"), 0.5)
     other[3]["drafted"] = other[3]["drafted"] + (torch.arange(6) == 0)
-    largest, share = cuda_check.compare_steps(steps, other)
+    largest, share = agreeing.compare_steps(steps, other)
     assert largest["rms"] == pytest.approx(1 / 3, abs=1e-5)
     assert largest["prob"] == float("inf")
     assert largest["mass"] == 0

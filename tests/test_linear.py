@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from driftscope.drafter import linear
+from driftscope import packing
 from driftscope.drafter.linear import Linear
 
 
@@ -20,7 +20,7 @@ def layer() -> Linear:
     return Linear(48, 40, bias=True)
 
 
-needs_onednn = pytest.mark.skipif(not linear.works(), reason="this torch has no oneDNN linear layer")
+needs_onednn = pytest.mark.skipif(not packing.works(), reason="this torch has no oneDNN linear layer")
 
 
 @torch.no_grad()

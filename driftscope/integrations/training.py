@@ -223,8 +223,9 @@ def _under_noise(subject: Subject, alphas: tuple[float, ...]) -> Floats:
     """
     narrow = first_anchors(subject, _NOISY_ANCHORS)
     copies = 1 + len(alphas)
-    scale = torch.tensor((0.0, *alphas)).repeat(len(narrow.anchors))
-    noise = stacked_noise(narrow, 1).repeat_interleave(copies, 1) * scale[:, None]
+    noise = stacked_noise(narrow, 1).repeat_interleave(copies, 1)
+    scale = torch.tensor((0.0, *alphas), device=noise.device).repeat(len(narrow.anchors))
+    noise = noise * scale[:, None]
     measure = Compare(narrow.pair.drafter, narrow.text, stacked_anchors(narrow, copies))
     added = [Noise("state", 1.0, noise)]
     steps = stacked_chains(narrow, "drafted", copies, measure, sites=("logits",), interventions=added)
