@@ -12,8 +12,12 @@ from driftscope.app.drawing import Drawn, folded, resized
 from driftscope.app.look import GRID, theme_name
 from driftscope.charts.theme import ThemeName, theme
 
-_WIDE = 870
-"""Pixels inside of a card of two columns at 1280."""
+_WIDE = 860
+"""Pixels across which panels of one drawing are laid out; the page scales them to the width that there is."""
+_LINE, _NARROW_LINE = 58, 44
+"""Characters of a line of a legend in a card, and in a panel beside others."""
+_FONT = '"Source Sans", sans-serif'
+"""That of the page. Files keep the font of the charts."""
 
 
 def grid(drawn: Iterable[Drawn], name: str = "charts") -> None:
@@ -25,34 +29,42 @@ def grid(drawn: Iterable[Drawn], name: str = "charts") -> None:
 
 def card(drawn: Drawn) -> None:
     """One chart with everything around it."""
-    with st.container(border=True, key=f"{'wide' if drawn.wide else 'card'}-{drawn.name}"):
+    layout = "wide" if drawn.wide else f"facets{drawn.beside}" if drawn.beside > 1 else "card"
+    with st.container(border=True, key=f"{layout}-{drawn.name}"):
         st.subheader(drawn.title, anchor=False)
         show(drawn)
-        for sentence in drawn.sentences:
-            st.markdown(f"- {escaped(sentence)}")
-        st.caption(escaped(drawn.about))
-        files(drawn)
+        with st.container(key=f"about-{drawn.name}"):
+            if drawn.sentences:
+                st.markdown("\n".join(f"- {escaped(sentence)}" for sentence in drawn.sentences))
+            st.caption(escaped(drawn.about))
+            files(drawn)
 
 
 def show(drawn: Drawn, **options: Any) -> Any:
-    """The chart alone. Panels below each other are charts of their own, because only such fill a card."""
-    colours = {**theme(theme_name()), "background": "transparent"}
+    """The chart alone. Panels that can stand alone are charts of their own, because only such fill a card."""
+    colours = {**theme(theme_name()), "background": "transparent", "font": _FONT}
+    padding = {"left": 2, "top": 5, "right": 5, "bottom": 2}
     if drawn.wide:
-        plain = {**resized(drawn.spec, _WIDE), "config": colours, "autosize": "pad"}
-        return st.vega_lite_chart(plain, theme=None, width="content", key=f"chart-{drawn.name}", **options)
+        plain = {**resized(drawn.spec, _WIDE), "config": colours, "padding": padding, "autosize": "pad"}
+        with st.container(key=f"panels-{drawn.name}"):
+            return st.vega_lite_chart(plain, theme=None, width="content", key=f"chart-{drawn.name}", **options)
     panels = drawn.panels()
+    # Charts below each other start at the same place.
+    common = {"config": {**colours, "axisLeft": {"minExtent": 34}}, "padding": padding}
+    line = _NARROW_LINE if drawn.beside > 1 else _LINE
     shown = None
-    for place, panel in enumerate(panels):
-        key = f"chart-{drawn.name}" + (f"-{place}" if len(panels) > 1 else "")
-        plain = {**folded(panel), "config": colours, "autosize": {"type": "fit-x", "contains": "padding"}}
-        shown = st.vega_lite_chart(plain, theme=None, width="stretch", key=key, **options)
+    with st.container(key=f"panels-{drawn.name}"):
+        for place, panel in enumerate(panels):
+            key = f"chart-{drawn.name}" + (f"-{place}" if len(panels) > 1 else "")
+            plain = {**folded(panel, line), **common, "autosize": {"type": "fit-x", "contains": "padding"}}
+            shown = st.vega_lite_chart(plain, theme=None, width="stretch", key=key, **options)
     return shown
 
 
 def files(drawn: Drawn) -> None:
     """Figures as a table, chart and data as files. Files are made when they are asked for."""
     look = theme_name()
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key=f"files-{drawn.name}"):
         if len(drawn.table):
             with st.popover("Figures", icon=":material/table_rows:", type="tertiary"):
                 st.dataframe(drawn.table, hide_index=True, width="content")

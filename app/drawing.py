@@ -16,8 +16,8 @@ Spec = dict[str, Any]
 _GROUPS = ("vconcat", "hconcat", "concat")
 _AXIS, _LEGEND, _NAMES = 66, 95, 90
 """About how many pixels an axis, a legend of colours and names of categories take."""
-_LINE, _SYMBOL = 58, 4
-"""Characters of a line of a legend in a card, and what a symbol takes of them."""
+_SYMBOL = 4
+"""Characters that a symbol of a legend takes."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,33 @@ class Drawn:
 
     @property
     def wide(self) -> bool:
-        """Panels beside each other, which need the width of a page."""
+        """Panels that share an axis of names or what is picked: one drawing, which needs the width of a page."""
+        if self.beside:
+            return False
         return any(key in self.spec for key in ("hconcat", "concat")) or any(
             "hconcat" in part for part in self.spec.get("vconcat", ())
         )
 
+    @property
+    def beside(self) -> int:
+        """How many panels beside each other could stand alone; 0 where there are none."""
+        panels = self.spec.get("hconcat", ())
+        alone = all("params" not in part and all(_has_names(layer) for layer in _layers(part)) for part in panels)
+        nested = any(key in part for part in panels for key in _GROUPS)
+        return len(panels) if alone and not nested else 0
+
     def panels(self) -> list[Spec]:
-        """Specifications of the panels below each other; the whole where there are none."""
-        if "vconcat" not in self.spec:
+        """Specifications of the panels that are drawn alone; the whole where there are none."""
+        parts = self.spec["hconcat"] if self.beside else self.spec.get("vconcat")
+        if parts is None:
             return [self.spec]
-        shared: Spec = {key: self.spec[key] for key in ("$schema", "datasets") if key in self.spec}
-        return [{**shared, **part} for part in self.spec["vconcat"]]
+        rows = self.spec.get("datasets", {})
+        panels = []
+        for part in parts:
+            # Each alone: every set of rows that comes with a panel is converted and sent.
+            own = {name: rows[name] for name in _all_data_names(part) if name in rows}
+            panels.append({"$schema": self.spec["$schema"], "datasets": own, **part})
+        return panels
 
     def rows(self) -> pd.DataFrame:
         """Every figure that is drawn, tidy; `figure` is the title of its axis."""
@@ -96,25 +112,25 @@ def resized(plain: Spec, width: int) -> Spec:
     return {**plain, key: [_scaled(part, factor) for part in held]}
 
 
-def folded(plain: Spec) -> Spec:
-    """The specification with long legends in lines below each other, so that a narrow card holds them."""
+def folded(plain: Spec, line: int) -> Spec:
+    """The specification with long legends in lines of so many characters below each other, so that a narrow card holds them."""
     changed = dict(plain)
     for key in (*_GROUPS, "layer"):
         if key in plain:
-            changed[key] = [folded(part) for part in plain[key]]
+            changed[key] = [folded(part, line) for part in plain[key]]
     if "encoding" in plain:
-        changed["encoding"] = {name: _folded_legend(channel) for name, channel in plain["encoding"].items()}
+        changed["encoding"] = {name: _folded_legend(channel, line) for name, channel in plain["encoding"].items()}
     return changed
 
 
-def _folded_legend(channel: Any) -> Any:
+def _folded_legend(channel: Any, line: int) -> Any:
     legend = channel.get("legend") if isinstance(channel, Mapping) else None
     names = (channel.get("scale") or {}).get("domain") if legend else None
     if not legend or legend.get("orient") != "top" or not isinstance(names, list):
         return channel
     lengths = [len(str(name)) + _SYMBOL for name in names]
-    columns = next((count for count in range(len(names), 1, -1) if count * max(lengths) <= _LINE), 1)
-    fits = sum(lengths) <= _LINE
+    columns = next((count for count in range(len(names), 1, -1) if count * max(lengths) <= line), 1)
+    fits = sum(lengths) <= line
     return channel if fits else {**channel, "legend": {**legend, "columns": columns}}
 
 
@@ -134,6 +150,14 @@ def _width(view: Mapping[str, Any]) -> float:
     if "vconcat" in view:
         return max(_width(part) for part in view["vconcat"])
     return float(view.get("width", 0))
+
+
+def _has_names(view: Mapping[str, Any]) -> bool:
+    """Whether a panel shows the names of its own rows, instead of borrowing those of the panel beside it."""
+    y = view.get("encoding", {}).get("y", {})
+    if not isinstance(y, Mapping) or "axis" not in y:
+        return True
+    return y["axis"] is not None and y["axis"].get("labels") is not False
 
 
 def _views(view: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -156,6 +180,14 @@ def _data_names(view: Mapping[str, Any]) -> Iterator[str]:
         name = part.get("data", {}).get("name") if isinstance(part.get("data"), Mapping) else None
         if name:
             yield name
+
+
+def _all_data_names(view: Mapping[str, Any]) -> Iterator[str]:
+    """Of a panel, or of all those that it is made of."""
+    yield from _data_names(view)
+    for key in _GROUPS:
+        for part in view.get(key, ()):
+            yield from _all_data_names(part)
 
 
 def _axis_title(view: Mapping[str, Any]) -> str:

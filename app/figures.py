@@ -17,7 +17,7 @@ from driftscope.charts.theme import BUCKET_NAMES
 from driftscope.frames import Runs
 from driftscope.gallery import clean, conditions, figures_table
 from driftscope.gallery.picture import Picture, View
-from driftscope.gallery.tables import bucket_table, ranking_table
+from driftscope.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
 from driftscope.report.content import RunPart, comparison_of, comparison_pictures, run_parts
 
 Onsets = tuple[tuple[tuple[str, Any], ...], ...]
@@ -57,6 +57,7 @@ def norms(runs: Runs, unit: Any, mode: Any, feed: str) -> list[Drawn]:
                 figures_table(carry, ["where"], form=".4g"),
             )
         )
+    shown += _drawn(clean.jump_pictures(runs, feed))
     sites = sizes if mode == "size" else frames.site_norms(runs, mode, unit, feed)
     if len(sites):
         about = {
@@ -208,26 +209,21 @@ def one_head(runs: Runs, layer: int, head: int, feed: str) -> list[Drawn]:
     rows = frames.head_masses(runs, layer, head, feed=feed)
     if rows.empty:
         return []
-    name = f"Layer {layer}, head {head}"
+    table, excess = bucket_table(rows, "mass", ".3f"), bucket_table(rows, "excess", "+.3f")
+    if len(excess):
+        beyond = {name: f"{name}, excess" for name in BUCKET_NAMES.values()}
+        table = table.merge(
+            excess[["step", *(name for name in excess if name in beyond)]].rename(columns=beyond), on="step"
+        )
     return [
         Drawn.chart(
-            f"head-{kind}",
-            f"{name}: {title}",
-            f"{about}, of this head alone; bands are 95% intervals over prompts.",
-            draw(rows),
-            bucket_table(rows, kind, form),
+            "head",
+            f"Layer {layer}, head {head}",
+            "Share of attention by part, and the same minus that of the same position without drafting, of this head alone;"
+            " bands are 95% intervals over prompts.",
+            attention_charts.one_head(rows),
+            table,
         )
-        for kind, title, about, draw, form in (
-            ("mass", "where it looks", "Share of attention by part", attention_charts.masses, ".3f"),
-            (
-                "excess",
-                "beyond no drafting",
-                "Mass minus that of the same position without drafting",
-                attention_charts.excess,
-                "+.3f",
-            ),
-        )
-        if (rows["quantity"] == kind).any()
     ]
 
 
@@ -312,13 +308,40 @@ def side_by_side(runs: Runs) -> list[Drawn]:
     ]
 
 
+_FIGURES = {
+    "carry_rms": "RMS of the carry",
+    "growth": "growth (x step 1)",
+    "matched_growth": "matched growth (x)",
+    "displacement": "displaced",
+    "mass": "attention",
+    "excess": "excess",
+    "joint": "joint acceptance",
+    "conditional": "conditional acceptance",
+}
+_FORMS = {
+    ("carry_rms",): ".3g",
+    ("growth", "matched_growth"): ".2f",
+    ("displacement",): ".3f",
+    ("excess",): "+.3f",
+    ("conditional", "joint"): ".3f",
+    ("mass",): ".3f",
+}
+"""Number formats, in the order of the table."""
+
+
 def at_step(runs: Runs, step: int) -> pd.DataFrame:
     """One line per figure, one column per run, with intervals and denominators."""
     steps = frames.step_figures(runs)
     rows = steps[(steps["step"] == step) & ~steps["quantity"].isin(["entropy"])]
-    named = {"carry_rms": "RMS of the carry", "joint": "joint acceptance", "conditional": "conditional acceptance"}
-    name = rows["quantity"].map(lambda quantity: named.get(quantity, quantity.replace("_", " ")))
-    name += rows["bucket"].map(lambda part: f", {BUCKET_NAMES[part]}" if part else "")
-    shown = rows.assign(figure=name, quantity=rows["run"])
-    table = figures_table(shown.assign(run="all"), ["figure"], "quantity", counts=False)
-    return table
+    parts = []
+    for quantities, form in _FORMS.items():
+        held = rows[rows["quantity"].isin(quantities)]
+        name = held["quantity"].map(_FIGURES) + held["bucket"].map(
+            lambda part: f", {BUCKET_NAMES[part]}" if part else ""
+        )
+        shown = held.assign(figure=name, quantity=held["run"], run="all")
+        parts.append(figures_table(shown, ["figure"], "quantity", form=form, counts=False))
+    counts = rows.drop_duplicates(["run", "counted"])
+    counted = counts.pivot(index="counted", columns="run", values="count").map("{:,.0f}".format)
+    parts.append(counted.rename_axis("figure").reset_index())
+    return pd.concat([part for part in parts if len(part)], ignore_index=True).fillna(NOT_MEASURED)

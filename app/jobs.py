@@ -21,6 +21,8 @@ from typing import BinaryIO
 from driftscope.errors import RunError
 
 _PROGRESS = re.compile(r"(?P<stage>[^:\n]+): (?P<done>\d+)/(?P<total>\d+)\b.*")
+_BAR = re.compile(r"\d+%\|.*\| \d+/\d+ \[")
+"""A bar of a library that draws one whether or not there is a terminal."""
 _PROBING = "probing"
 _MOST_LINES = 400
 
@@ -67,7 +69,7 @@ class Job:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return []
-        return [line for line in text.splitlines() if line.strip()][-_MOST_LINES:]
+        return [line for line in text.splitlines() if line.strip() and not _BAR.search(line)][-_MOST_LINES:]
 
     def error(self) -> str:
         """The line with which it failed."""

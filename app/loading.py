@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import streamlit as st
+from altair.utils.schemapi import debug_mode
 
 from driftscope.app.digest import Digest, digest, store, stored
 from driftscope.app.figures import parts
@@ -41,9 +43,14 @@ def digest_of(entry: Entry, *, wait: bool = True) -> Digest | None:
     if found is None and wait:
         try:
             found = digest(open_run(entry), computed(parts, [entry])[0])
+            store(key, found)
         except DriftscopeError as error:
             found = {"problem": str(error)}
-        store(key, found)
+            store(key, found)
+        except Exception as error:
+            # A fault with one run must not take away the table of all.
+            logging.getLogger("driftscope").exception("%s", entry.folder)
+            found = {"problem": f"{type(error).__name__}: {error}"}
     if found is not None:
         _digests()[key] = found
     return found
@@ -56,7 +63,9 @@ def _run(folder: str, signature: str) -> Run:
 
 @st.cache_data(max_entries=300, show_spinner="computing figures")
 def _computed(name: str, keys: tuple[tuple[str, str], ...], options: tuple[Any, ...], _what: Any, _runs: Runs) -> Any:
-    return _what(_runs, *options)
+    # Altair checks every part of a chart as it is made; tests have done so for ours.
+    with debug_mode(False):
+        return _what(_runs, *options)
 
 
 @st.cache_resource

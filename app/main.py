@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-
 import streamlit as st
 
 from driftscope.app import look, shell
-from driftscope.errors import DriftscopeError
 
 # File, title and icon of every page.
 SECTIONS: dict[str, list[tuple[str, str, str]]] = {
@@ -25,6 +22,8 @@ SECTIONS: dict[str, list[tuple[str, str, str]]] = {
 }
 # Pages that choose runs themselves, or none.
 WITHOUT_RUN = ("compare", "new_run")
+# Reserved for the first page, which is served without a path.
+HOME = "home"
 
 
 def main() -> None:
@@ -34,26 +33,30 @@ def main() -> None:
     pages = {
         section: [
             st.Page(
-                f"views/{name}.py", title=title, icon=f":material/{icon}:", url_path=name, default=name == "overview"
+                f"views/{name}.py",
+                title=title,
+                icon=f":material/{icon}:",
+                url_path=HOME if name == "overview" else name,
+                default=name == "overview",
             )
             for name, title, icon in entries
         ]
         for section, entries in SECTIONS.items()
     }
+    first = next(iter(pages.values()))
+    home = first[0]
+
+    def overview() -> None:
+        """The first page has no path of its own, and people type one."""
+        st.switch_page(home, query_params=st.query_params.to_dict())
+
+    first.append(st.Page(overview, title="Overview", url_path="overview", visibility="hidden"))
     page = st.navigation(pages, expanded=True)
-    try:
-        name = page.url_path or "overview"
-        if name in WITHOUT_RUN or shell.choose_run():
+    if page.url_path == "overview":
+        page.run()
+    with shell.messages(page.title):
+        if (page.url_path or "overview") in WITHOUT_RUN or shell.choose_run():
             page.run()
-    except DriftscopeError as error:
-        st.error(shell.plain(error), icon=":material/error:")
-    except Exception as error:
-        logging.getLogger("driftscope").exception("page %s", page.title)
-        st.error(
-            f"This page could not be drawn from this run: {type(error).__name__}: {shell.plain(error)}. The terminal that"
-            " the app was started from shows where.",
-            icon=":material/error:",
-        )
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import streamlit as st
 
 from driftscope.app import jobs, links
 from driftscope.app.cards import escaped
 from driftscope.app.library import Entry, find_runs, given_paths
-from driftscope.errors import RunError
+from driftscope.errors import DriftscopeError, RunError
 
 _CURRENT, _GONE = "current-run", "missing-run"
 """Session state: the entry of this page; the run that a link asked for, and the one shown instead."""
@@ -21,12 +25,13 @@ def entries() -> list[Entry]:
 def choose_run() -> bool:
     """The run in the sidebar; False, with a message on the page, where there is none."""
     found = entries()
-    if not found:
+    if all(entry.info is None for entry in found):
         st.info(
-            "There is no run yet. Measure one with `driftscope probe path/to/drafter`, on the page *New run*, or start the app"
-            " with the folder that holds your runs: `driftscope app path/to/runs`.",
+            "There is no run yet. Measure one with `driftscope probe path/to/drafter`, on the page *New run*, or start the"
+            " app with the folder that holds your runs: `driftscope app path/to/runs`.",
             icon=":material/info:",
         )
+    if not found:
         return False
     names = [entry.id for entry in found]
     asked = st.query_params.get("run")
@@ -49,6 +54,22 @@ def current() -> Entry:
     if entry.info is None:
         raise RunError(entry.problem)
     return entry
+
+
+@contextmanager
+def messages(title: str) -> Iterator[None]:
+    """Whatever goes wrong inside is a message. Fragments need their own: Streamlit shows what leaves one."""
+    try:
+        yield
+    except DriftscopeError as error:
+        st.error(plain(error), icon=":material/error:")
+    except Exception as error:
+        logging.getLogger("driftscope").exception("page %s", title)
+        st.error(
+            f"This could not be drawn from this run: {type(error).__name__}: {plain(error)}. The terminal that the app was"
+            " started from shows where.",
+            icon=":material/error:",
+        )
 
 
 def plain(error: BaseException) -> str:

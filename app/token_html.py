@@ -126,7 +126,7 @@ def _box(reading: Reading, row: Mapping[Any, Any], state: str, key: Key | None, 
         style += f"background:{_tint(BUCKET_COLOURS[key.bucket], _alpha(key.mass, top))};"
     if picked:
         style += "box-shadow:0 0 0 2px currentColor;"
-    mass = f'<span style="font-size:.65rem"> {key.mass:.0%}</span>' if key is not None else ""
+    mass = f'<span style="font-size:.65rem"> {html.escape(percent(key.mass))}</span>' if key is not None else ""
     return (
         f'<span title="{html.escape(told, quote=True)}" style="{style}">'
         f'<span style="font-weight:600">{sign} {html.escape(visible(drafted))}</span>{mass}'
@@ -140,8 +140,15 @@ def _token(position: int, piece: str, key: Key | None, top: float) -> str:
         return f'<span title="position {position}">{shown}</span>'
     about = f"position {position}, {BUCKET_NAMES[key.bucket]}: {key.mass:.1%} of this step's attention"
     style = f"background:{_tint(BUCKET_COLOURS[key.bucket], _alpha(key.mass, top))};border-radius:3px;padding:.1em 0"
-    mass = f'<sub style="font-size:.62rem">{key.mass:.0%}</sub>'
-    return f'<span title="{html.escape(about, quote=True)}" style="{style}">{shown}{mass}</span>'
+    # A mark does not run over into the line below.
+    text = shown.rstrip("\n")
+    mass = f'<sub style="font-size:.62rem">{html.escape(percent(key.mass))}</sub>'
+    return f'<span title="{html.escape(about, quote=True)}" style="{style}">{text}{mass}</span>{shown[len(text) :]}'
+
+
+def percent(mass: float) -> str:
+    """A share in whole percent; what is there but too little for one does not become 0."""
+    return "<1%" if 0 < mass < 0.005 else f"{mass:.0%}"
 
 
 def _share(value: Any) -> str:

@@ -9,7 +9,7 @@ import streamlit as st
 from driftscope.app import jobs
 from driftscope.app.cards import escaped
 from driftscope.app.jobs import Job
-from driftscope.app.shell import entries
+from driftscope.app.shell import entries, messages
 
 _EVERY = "2s"
 _SHOWN = 14
@@ -21,6 +21,11 @@ def watch(job: Job) -> None:
 
 
 def _state(job: Job, was_alive: bool) -> None:
+    with messages("progress"):
+        _shown(job, was_alive)
+
+
+def _shown(job: Job, was_alive: bool) -> None:
     st.code(job.command, language="bash", wrap_lines=True)
     if job.alive:
         _running(job)

@@ -21,6 +21,7 @@ PROGRAMS = {
     "capture_cost": ("capture_cost.py", True, ("--threads",)),
     "growth": ("growth.py", False, ("--threads",)),
     "training_cost": ("training_cost.py", True, ("--threads",)),
+    "app_speed": ("app_speed.py", False, ()),
 }
 """Name of the result -> file, whether it takes a pair, and options that it knows."""
 

@@ -1,6 +1,6 @@
 """How long a page of the app takes with 100 runs in the library and a run of a million rows, and whether any takes 2 seconds.
 
-    python benchmarks/app_speed.py [--runs 100] [--rows 1000000] [--work FOLDER] [--json FILE]
+    python benchmarks/app_speed.py [--runs 100] [--rows 1000000] [--work FOLDER] [-o FILE]
 
 Of the script alone, without a browser, in seconds of processor time: the first visit of every page, which computes its
 figures (that of the overview, which comes first, also reads the run); a later visit, with figures kept; and the change of one
@@ -147,7 +147,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=100, help="how many runs there are")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of anchors in the large one")
     parser.add_argument("--work", help="folder for the runs; a new one without it")
-    parser.add_argument("--json", help="file for the times")
+    parser.add_argument("-o", "--json", help="file for the times")
     return parser.parse_args()
 
 

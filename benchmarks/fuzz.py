@@ -1,17 +1,19 @@
-"""Fuzz: files that lie, given to the readers of checkpoints, captures and runs.
+"""Fuzz: files that lie, given to the readers of checkpoints, captures, engines' dumps, runs, comparisons and reports.
 
-    python benchmarks/fuzz.py [--inputs 10000] [--seed 0] [-o benchmarks/results/fuzz.json]
+    python benchmarks/fuzz.py [--inputs 10000] [--seed 0] [--seconds 500] [-o benchmarks/results/fuzz.json]
 
 A reader may read a file or refuse it in one line. It may not crash, hang, run what a file holds, leave the folder, hand out
 a capture that is not the stored one, or take more memory than twice the file's size and 100 MiB. Inputs are made and read
 in a process of their own with an address space of limited size; memory is the peak of its resident set. An input is decided
-by seed and number alone: `--only NUMBER` repeats one and shows the traceback.
+by seed and number alone: `--only NUMBER` repeats one and shows the traceback. With `--seconds` it stops after that time and
+goes on when it is called again with the same `-o`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -23,22 +25,15 @@ import sys
 import tempfile
 import time
 import traceback
-import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-from hostile import KEY, MAKERS, MARK, PLANTED, Stock
-from safetensors.torch import load_file
-
-from driftscope.cache import CaptureCache
-from driftscope.checkpoints import inspect_checkpoint, open_checkpoint
-from driftscope.errors import DriftscopeError
-from driftscope.run import Run
-from driftscope.schema import TABLES
+from hostile import MAKERS, MARK, Stock  # noqa: E402
+from hostile.readers import READ, sound  # noqa: E402
 
 MIB = 2**20
 SPARE = 100 * MIB
@@ -46,8 +41,8 @@ ADDRESS_SPACE = 4096 * MIB
 """On top of what the process has mapped once everything is imported."""
 CPU_SECONDS, WALL_SECONDS = 10.0, 180.0
 """Of one input; beyond them it hangs. The wall clock is generous, for the machine may be busy with other things."""
-LONGEST_LINE = 1200
-READERS = tuple(MAKERS)
+TURNS = {"checkpoint": 14, "capture": 5, "folder": 8, "dump": 12, "prompts": 3, "run": 9, "report": 1}
+"""Inputs that each reader gets in a turn; a report takes seconds."""
 _FORBIDDEN = (
     "os.system",
     "os.exec",
@@ -72,69 +67,11 @@ class Watch:
             self.seen.append(event)
 
 
-def read_checkpoint(path: Path, stock: Stock) -> str:
-    """What the reader said: empty, or a line per refusal."""
-    said = []
-    for call in (inspect_checkpoint, open_checkpoint):
-        try:
-            found: Any = call(path)
-            held = json.dumps(found.to_dict()) if hasattr(found, "to_dict") else str(dict(found.names))
-            assert PLANTED not in held, "a tensor from outside the folder was read"
-        except DriftscopeError as error:
-            said.append(str(error))
-    return checked(said)
-
-
-def read_capture(path: Path, stock: Stock) -> str:
-    said = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            cache = CaptureCache(path)
-            cache.entries()
-            found = cache.read(KEY, (1, 2))
-        except DriftscopeError as error:
-            said.append(str(error))
-            found = None
-    if found is not None:
-        folder = stock.capture / KEY.target / KEY.capture
-        whole = load_file(folder / "record.safetensors")
-        same = found.tensors.keys() == whole.keys() and all(found.tensors[n].equal(whole[n]) for n in whole)
-        for b, state in found.boundaries.items():
-            same = same and state.equal(load_file(folder / f"boundary_{b}.safetensors")["state"])
-        assert same, "a damaged capture was handed out"
-    return checked(said)
-
-
-def read_run(path: Path, stock: Stock) -> str:
-    said = []
-    try:
-        run = Run.open(path)
-        repr(run)
-        for name in TABLES:
-            try:
-                run.table(name)
-            except DriftscopeError as error:
-                said.append(str(error))
-        if not said:
-            run.summary()
-    except DriftscopeError as error:
-        said.append(str(error))
-    return checked(said)
-
-
-def checked(said: Sequence[str]) -> str:
-    for line in said:
-        assert "\n" not in line, f"a message of several lines: {line[:200]!r}"
-        assert len(line) < LONGEST_LINE, f"a message of {len(line)} characters: {line[:200]}"
-    return "\n".join(said)
-
-
-READ: dict[str, Callable[[Path, Stock], str]] = {
-    "checkpoint": read_checkpoint,
-    "capture": read_capture,
-    "run": read_run,
-}
+def reader_of(number: int, readers: Sequence[str] = tuple(TURNS)) -> str:
+    """The reader that gets an input, where only these take turns."""
+    # Spread, so that a few inputs hold something of each.
+    order = sorted((place / TURNS[name], name) for name in readers for place in range(TURNS[name]))
+    return order[number % len(order)][1]
 
 
 def status(name: str) -> int:
@@ -150,15 +87,16 @@ def size_of(folder: Path) -> int:
     return sum(min(entry.st_size, entry.st_blocks * 512) for entry in found)
 
 
-def attempt(number: int, seed: int, folder: Path, stock: Stock, watch: Watch) -> dict[str, Any]:
-    """Make one input, read it and judge what happened."""
+def attempt(number: int, seed: int, reader: str, folder: Path, stock: Stock, watch: Watch) -> dict[str, Any]:
+    """Make one input for a reader, have it read and judge what happened."""
     draw = random.Random(f"{seed}:{number}")
-    reader = READERS[number % len(READERS)]
     name, make = draw.choice(MAKERS[reader])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     result: dict[str, Any] = {"number": number, "reader": reader, "kind": name, "outcome": "read", "problem": None}
+    begun = time.process_time()
     path = make(folder, draw, stock)
+    result["making"] = round(time.process_time() - begun, 3)
     size = size_of(folder)
     Path("/proc/self/clear_refs").write_text("5")
     before, cpu = status("VmRSS"), time.process_time()
@@ -185,63 +123,73 @@ def attempt(number: int, seed: int, folder: Path, stock: Stock, watch: Watch) ->
     return result
 
 
-def work(numbers: Sequence[int], seed: int, place: Path) -> None:
+def work(numbers: Sequence[int], seed: int, readers: Sequence[str], place: Path) -> None:
     """The process that reads: one line before an input and one after it."""
     stock = Stock.build(place / "stock")
     watch = Watch()
-    for reader, path in (("checkpoint", place / "stock" / "sound"), ("capture", stock.capture), ("run", stock.run)):
-        if reader == "checkpoint":
-            path.mkdir()
-            for file, content in stock.checkpoint.items():
-                (path / file).write_bytes(content)
-        # What is imported on first use is not the file's memory.
-        assert READ[reader](path, stock) == "", f"the sound {reader} is refused"
+    for reader in readers:
+        for path in sound(reader, stock, place):
+            # What is imported on first use is not the file's memory.
+            said = READ[reader](path, stock)
+            assert said == "", f"the sound {reader} is refused: {said}"
     limit = status("VmSize") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for number in numbers:
         print(json.dumps({"start": number}), flush=True)
-        print(json.dumps(attempt(number, seed, place / "case", stock, watch)), flush=True)
+        found = attempt(number, seed, reader_of(number, readers), place / "case", stock, watch)
+        print(json.dumps(found), flush=True)
 
 
-def fuzz(inputs: int, seed: int, *, tell: Callable[[str], None] = lambda line: None) -> list[dict[str, Any]]:
-    """Results of the inputs 0 .. `inputs` - 1. A process that dies or hangs costs the input it was at."""
-    results: list[dict[str, Any]] = []
-    at = 0
+def fuzz(
+    inputs: int,
+    seed: int,
+    readers: Sequence[str] = tuple(TURNS),
+    *,
+    first: int = 0,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Iterator[dict[str, Any]]:
+    """Results of the inputs `first` .. `inputs` - 1. A process that dies or hangs costs the input it was at."""
+    at = first
     while at < inputs:
         with tempfile.TemporaryDirectory() as place:
             command = [sys.executable, __file__, "--worker", place, "--inputs", str(inputs), "--first", str(at)]
-            process = subprocess.Popen([*command, "--seed", str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            command += ["--seed", str(seed), "--readers", ",".join(readers)]
+            errors = Path(place) / "errors"
+            with errors.open("wb") as stderr:
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
             assert process.stdout is not None
-            assert process.stderr is not None
-            begun = None
-            while True:
-                ready = select.select([process.stdout], [], [], WALL_SECONDS)[0]
-                line = process.stdout.readline() if ready else None
-                if not line:
-                    break
-                told = json.loads(line)
-                begun = told.get("start", None)
-                if begun is None:
-                    results.append(told)
-                    at = told["number"] + 1
-                    if told["problem"]:
-                        tell(f"{told['number']} {told['reader']} {told['kind']}: {told['problem']}")
-                    elif at % 500 == 0:
-                        tell(f"{at} of {inputs}")
-            process.kill()
-            errors = process.stderr.read().decode(errors="replace")
-            code = process.wait()
+            begun, line = None, None
+            try:
+                while ready := select.select([process.stdout], [], [], WALL_SECONDS)[0]:
+                    line = process.stdout.readline()
+                    if not line:
+                        break
+                    told = json.loads(line)
+                    begun = told.get("start", None)
+                    if begun is None:
+                        at = told["number"] + 1
+                        if told["problem"]:
+                            tell(f"{told['number']} {told['reader']} {told['kind']}: {told['problem']}")
+                        elif at % 500 == 0:
+                            tell(f"{at} of {inputs}")
+                        yield told
+            finally:
+                process.kill()
+                code = process.wait()
+            said = errors.read_text(errors="replace").strip().splitlines() or [""]
             if begun is None and at < inputs:
-                raise RuntimeError(f"the reading process ended with {code}: {errors[-2000:]}")
+                raise RuntimeError(f"the reading process ended with {code}: {said[-1]}")
             if begun is not None:
-                last = (errors.strip().splitlines() or [""])[-1]
-                what = f"no answer in {WALL_SECONDS:g} s" if line is None else f"the process died ({code}) {last[:200]}"
-                results.append(
-                    {"number": begun, "reader": READERS[begun % 3], "kind": "", "outcome": "", "problem": what}
-                )
+                what = f"the process died ({code}) {said[-1][:200]}" if ready else f"no answer in {WALL_SECONDS:g} s"
                 tell(f"{begun}: {what}")
+                yield {
+                    "number": begun,
+                    "reader": reader_of(begun, readers),
+                    "kind": "",
+                    "outcome": "",
+                    "problem": what,
+                }
                 at = begun + 1
-    return results
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -249,6 +197,8 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     kinds = Counter((r["reader"], r["kind"], r["outcome"]) for r in results)
     return {
         "inputs": len(results),
+        "by_reader": dict(Counter(r["reader"] for r in results)),
+        "cpu_seconds": round(sum(r.get("making", 0) + r.get("cpu", 0) for r in results), 1),
         "by_kind": {" / ".join(key): count for key, count in sorted(kinds.items())},
         "problems": [{k: r[k] for k in ("number", "reader", "kind", "problem")} for r in results if r["problem"]],
         "largest_memory_mib": round(max(r.get("memory", 0) for r in results) / MIB, 1),
@@ -266,30 +216,65 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--readers", default=",".join(TURNS), help="only these take turns")
     parser.add_argument("--only", type=int, help="repeat one input")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop then; call again to go on")
     parser.add_argument("-o", "--out", type=Path)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    readers = [name for name in TURNS if name in given.readers.split(",")]
     if given.worker:
-        work(range(given.first, given.inputs), given.seed, given.worker)
+        work(range(given.first, given.inputs), given.seed, readers, given.worker)
         return 0
     if given.only is not None:
         with tempfile.TemporaryDirectory() as place:
             stock = Stock.build(Path(place) / "stock")
-            found = attempt(given.only, given.seed, Path(place) / "case", stock, Watch())
+            reader = reader_of(given.only, readers)
+            found = attempt(given.only, given.seed, reader, Path(place) / "case", stock, Watch())
         print(found.pop("traceback", ""), json.dumps(found, indent=1))
         return bool(found["problem"])
-    used = time.process_time()
-    results = fuzz(given.inputs, given.seed, tell=print)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = {"seed": given.seed, **summary(results)}
-    result["cpu_seconds"] = round(time.process_time() - used + children.ru_utime + children.ru_stime, 1)
+    kept = _Kept(given.out, {"seed": given.seed, "readers": readers})
+    end = time.monotonic() + given.seconds
+    for found in fuzz(given.inputs, given.seed, readers, first=kept.first, tell=print):
+        kept.add(found)
+        if time.monotonic() > end:
+            break
+    if kept.first < given.inputs:
+        print(f"{kept.first} of {given.inputs}: call again to go on")
+        return 0
+    result = {**kept.about, **summary(kept.results)}
     print(json.dumps(result, indent=1))
     if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(result, indent=1) + "\n")
+        kept.file.unlink()
     return bool(result["problems"])
+
+
+class _Kept:
+    """Results so far, in a file beside the one that is to be written, from which another call goes on."""
+
+    def __init__(self, out: Path | None, about: dict[str, Any]) -> None:
+        self.about, self.results = about, []
+        self.file = Path(os.devnull) if out is None else out.with_suffix(".part.jsonl")
+        if out is None:
+            return
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lines = self.file.read_text().splitlines() if self.file.is_file() else []
+        if lines and json.loads(lines[0]) == about:
+            self.results = [json.loads(line) for line in lines[1:]]
+        else:
+            self.file.write_text(json.dumps(about) + "\n")
+
+    @property
+    def first(self) -> int:
+        """The first input that is still to be read."""
+        return self.results[-1]["number"] + 1 if self.results else 0
+
+    def add(self, found: dict[str, Any]) -> None:
+        self.results.append(found)
+        with self.file.open("a") as stream:
+            stream.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

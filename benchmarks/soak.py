@@ -1,10 +1,11 @@
 """Soak: a long probe on a tiny pair, killed with SIGKILL every few seconds and resumed, ends like one left alone.
 
-    python benchmarks/soak.py [--prompts 1000] [--window 8] [-o benchmarks/results/soak.json]
+    python benchmarks/soak.py [--prompts 1000] [--window 8] [--folder F --seconds 500] [-o benchmarks/results/soak.json]
 
 Each start is killed after a random time of up to `--window` seconds (longer while starts come to nothing). The rows of
 every table, the captures and run.json must equal those of an undisturbed run, bit for bit, and what the killed processes
-left half-written must be gone once it is old enough to be nobody's.
+left half-written must be gone once it is old enough to be nobody's. With `--seconds` it stops after about that time and
+goes on when it is called again with the same `--folder`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -36,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 from driftscope.errors import DriftscopeError  # noqa: E402
 from driftscope.run import Run  # noqa: E402
 from driftscope.schema import TABLES  # noqa: E402
-from tests.tiny_pair import TinyPair, save_pair, write_prompts  # noqa: E402
+from tests.tiny_pair import TinyPair, save_pair, tiny_pair, write_prompts  # noqa: E402
 
 MAX_STARTS = 2000
 SETTINGS = {"max_new_tokens": 24, "depth": 3, "horizon": 4}
@@ -109,16 +111,31 @@ def _quietly(arguments: list[str]) -> None:
         app(arguments)
 
 
-def soak(folder: Path, prompts: int, window: float, *, start: Start = command_line, seed: int = 0) -> Outcome:
-    """Run the disturbed and the undisturbed probe below `folder` and compare them."""
-    draw = random.Random(seed)
-    pair = save_pair(folder / "pair")
-    texts = (" ".join(f"w{draw.randrange(60)}" for _ in range(9 + n % 20)) for n in range(prompts))
-    write_prompts(pair.prompts, *texts)
-    outcome = Outcome(prompts)
-    calm = start(_arguments(pair, folder / "calm"))
-    calm.wait()
-    _disturbed(pair, folder / "killed", draw, window, start, outcome)
+def soak(
+    folder: Path,
+    prompts: int,
+    window: float,
+    *,
+    start: Start = command_line,
+    seed: int = 0,
+    seconds: float = math.inf,
+) -> Outcome | None:
+    """Run the disturbed and the undisturbed probe below `folder` and compare them; None where the time was not enough."""
+    end, known = time.monotonic() + seconds, folder / "soak.json"
+    draw, outcome = random.Random(seed), Outcome(prompts)
+    if known.is_file():
+        held = json.loads(known.read_text())
+        pair, outcome = tiny_pair(folder / "pair"), Outcome(**held["outcome"])
+        draw = random.Random(f"{seed}:{outcome.starts}")
+    else:
+        pair = save_pair(folder / "pair")
+        texts = (" ".join(f"w{draw.randrange(60)}" for _ in range(9 + n % 20)) for n in range(prompts))
+        write_prompts(pair.prompts, *texts)
+        start(_arguments(pair, folder / "calm")).wait()
+    finished = _disturbed(pair, folder / "killed", draw, window, start, outcome, end)
+    known.write_text(json.dumps({"outcome": vars(outcome)}))
+    if not finished:
+        return None
     if not outcome.problems:
         _compare(folder / "calm", folder / "killed", outcome)
         _swept(pair, folder / "killed", start, outcome)
@@ -134,9 +151,12 @@ def _arguments(pair: TinyPair, place: Path, *more: str) -> list[str]:
     return ["probe", str(pair.checkpoint), *words, "-o", str(place / "run"), "--json", *more]
 
 
-def _disturbed(pair: TinyPair, place: Path, draw: random.Random, window: float, start: Start, outcome: Outcome) -> None:
-    patience, held = window, (0, 0)
-    while outcome.starts < MAX_STARTS:
+def _disturbed(
+    pair: TinyPair, place: Path, draw: random.Random, window: float, start: Start, outcome: Outcome, finish: float
+) -> bool:
+    """Whether it came to an end before `finish`."""
+    patience, held = window, _progress(place)
+    while outcome.starts < MAX_STARTS and time.monotonic() < finish:
         outcome.starts += 1
         process = start(_arguments(pair, place, "--resume"))
         end = time.monotonic() + draw.uniform(0, patience)
@@ -148,7 +168,7 @@ def _disturbed(pair: TinyPair, place: Path, draw: random.Random, window: float, 
             code = process.wait()
         if code != -signal.SIGKILL:
             # Findings and missing intervals have exit codes too: whether it ended well is seen in what it left.
-            return
+            return True
         outcome.kills += 1
         now = _progress(place)
         stage = "probing" if now[1] else "capturing" if now[0] else "starting"
@@ -157,7 +177,9 @@ def _disturbed(pair: TinyPair, place: Path, draw: random.Random, window: float, 
         # About every second start comes to something, however slow the machine is at starting.
         patience = max(window, patience * (1.5 if now == held else 0.7))
         held = now
-    outcome.problems.append(f"not finished after {MAX_STARTS} starts")
+    if outcome.starts == MAX_STARTS:
+        outcome.problems.append(f"not finished after {MAX_STARTS} starts")
+    return outcome.starts == MAX_STARTS
 
 
 def _progress(place: Path) -> tuple[int, int]:
@@ -225,13 +247,24 @@ def main() -> int:
     parser.add_argument("--prompts", type=int, default=1000)
     parser.add_argument("--window", type=float, default=8.0, help="longest life of a start, in seconds")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="keep the runs there")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop then; call again with --folder to go on")
     parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args()
     # A program that was started and not imported can be killed in its imports too.
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = soak(Path(folder), given.prompts, given.window, seed=given.seed)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result: dict[str, Any] = {**vars(outcome), "cpu_seconds": round(used.ru_utime + used.ru_stime, 1)}
+    with contextlib.ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        outcome = soak(folder, given.prompts, given.window, seed=given.seed, seconds=given.seconds)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = folder / "cpu_seconds"
+        before = float(spent.read_text()) if spent.is_file() else 0.0
+        cpu = round(before + used.ru_utime + used.ru_stime, 1)
+        spent.write_text(str(cpu))
+    if outcome is None:
+        print(f"{folder}: not finished; call again to go on")
+        return 0
+    result: dict[str, Any] = {**vars(outcome), "cpu_seconds": cpu}
     print(json.dumps(result, indent=1))
     if given.out:
         given.out.parent.mkdir(parents=True, exist_ok=True)

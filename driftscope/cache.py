@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from driftscope.errors import DriftscopeError
-from driftscope.untrusted import json_object
+from driftscope.untrusted import check_regular, json_object
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,6 +109,11 @@ class CaptureCache:
         return StoredCapture(
             tensors, {b: loaded["state"] for b, loaded in found.items() if loaded and "state" in loaded}
         )
+
+    def discard(self, key: CacheKey, reason: str) -> None:
+        """Drop a stored capture that is not what its key says, with a warning."""
+        warnings.warn(f"capture cache: {self._folder(key)} is damaged ({reason}); making it anew", stacklevel=4)
+        self._drop(self._folder(key))
 
     def write(
         self,
@@ -214,6 +219,7 @@ class CaptureCache:
         from safetensors import SafetensorError, safe_open
 
         try:
+            check_regular(path, DriftscopeError)
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 noted = file.metadata() or {}

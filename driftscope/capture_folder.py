@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ import torch
 from torch import Tensor
 
 from driftscope.cache import CacheKey, CaptureCache
-from driftscope.captures import Capture
+from driftscope.capture_index import SCHEMA, read_index
+from driftscope.captures import Capture, check_stored
 from driftscope.conditions import Source
 from driftscope.errors import DriftscopeError
 from driftscope.loops import loop_mask
@@ -23,7 +25,10 @@ from driftscope.target import Target
 from driftscope.target_ends import ends_digest
 
 INDEX = "captures.json"
-SCHEMA = 1
+_HEADER, _WIDEST = 2**20, 8
+"""Bytes: of a header at most, of a number at most."""
+_STRETCHED, _LONGEST = 64, 2**24
+"""Engines stretch positions to a multiple of what the config says; tokens where it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,11 @@ class CaptureFolder:
                 raise DriftscopeError(
                     f"--capture {self.folder} is of a target with {name} {self.target.get(name)}, {target.name} has {value}"
                 )
+        longest = max((text.length for text in self.texts), default=0)
+        if longest > longest_text(target):
+            raise DriftscopeError(
+                f"--capture {self.folder} lists a text of {longest:,} tokens; {target.name} reads none so long"
+            )
         if self.target.get("ends") != ends_digest(target):
             raise DriftscopeError(
                 f"--capture {self.folder} was made with {self.target.get('name')}, whose embedding, final norm or head are"
@@ -118,55 +128,69 @@ class CaptureFolder:
                 f"--capture {self.folder} holds boundaries {_list(text.boundaries)} of text {text.id}, not"
                 f" {_list(missing)}{_hint(wanted, missing, text.boundaries)}; capture with --layers that name them"
             )
-        held = self._tensors(folder / "record.safetensors")
-        states = {b: self._tensors(folder / f"boundary_{b}.safetensors")["state"] for b in wanted}
-        token_ids, length, width = held["token_ids"], text.length, int(self.target["hidden_size"])
-        if len(token_ids) != length or any(state.shape != (length, width) for state in states.values()):
-            raise DriftscopeError(f"{folder}: not the capture of {length} tokens that {INDEX} lists; capture it again")
+        length, width = text.length, int(self.target["hidden_size"])
+        shapes = {"token_ids": (length,), "rms": (int(self.target["layers"]) + 1, length)}
+        if text.final:
+            shapes |= {"final": (length, width), "near_tie": (length,)}
+        held = self._tensors(folder / "record.safetensors", shapes)
+        states = {b: self._tensors(folder / f"boundary_{b}.safetensors", {"state": (length, width)}) for b in wanted}
+        token_ids = held["token_ids"]
+        if not 0 <= int(token_ids.min()) <= int(token_ids.max()) < self.target["vocab_size"]:
+            raise DriftscopeError(f"{folder}: token ids that the target does not have; capture it again")
         return Capture(
             prompt_id=text.id,
             category=text.category,
             token_ids=token_ids,
             prompt_length=text.prompt_length,
             final=held["final"] if text.final else torch.full((1, 1), torch.nan).expand(length, width),
-            boundaries=states,
+            boundaries={b: state["state"] for b, state in states.items()},
             rms=held["rms"],
-            near_tie=held.get("near_tie", torch.zeros(length, dtype=torch.bool)),
+            near_tie=held["near_tie"] if text.final else torch.zeros(length, dtype=torch.bool),
             loop=torch.from_numpy(loop_mask(token_ids.numpy(), text.prompt_length)),
             stopped=text.stopped,
             greedy=text.greedy,
         )
 
-    def _tensors(self, path: Path) -> dict[str, Tensor]:
+    def _tensors(self, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+        """Tensors of these names and shapes, the states among them finite."""
         try:
-            return CaptureCache.tensors(path)
-        except DriftscopeError as error:
-            raise DriftscopeError(f"{path} is missing or damaged ({error}); capture it again") from error
+            # A file of holes can claim any size, and would be read for its checksum.
+            if path.stat().st_size > _HEADER + sum(_WIDEST * math.prod(shape) for shape in shapes.values()):
+                raise DriftscopeError(f"larger than {INDEX} says")
+            held = CaptureCache.tensors(path)
+            for name, shape in shapes.items():
+                check_stored(name, held.get(name), shape)
+        except (DriftscopeError, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DriftscopeError(f"{path} is missing or damaged ({reason}); capture it again") from error
+        return held
 
 
 def open_captures(folder: str | Path) -> CaptureFolder:
     """Raises DriftscopeError where there is no such folder, or it was not made by `driftscope capture`."""
     place = Path(folder)
-    file = place / INDEX
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
-        if held.pop("schema") != SCHEMA:
-            raise DriftscopeError(f"{file} is of another version of driftscope; capture it again")
-        texts = tuple(TextEntry(**{**text, "boundaries": tuple(text["boundaries"])}) for text in held.pop("texts"))
-        sinks = held.pop("sinks")
-        found = CaptureFolder(folder=place, texts=texts, sinks=None if sinks is None else tuple(sinks), **held)
+        index = read_index(place / INDEX)
     except FileNotFoundError as error:
         raise DriftscopeError(f"--capture {folder}: no {INDEX} in it; make one with `driftscope capture`") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DriftscopeError(
-            f"{file} is not the index of a capture folder ({type(error).__name__}: {error})"
-        ) from error
-    if not found.texts:
+    except OSError as error:
+        raise DriftscopeError(f"--capture {folder}: cannot read {INDEX} ({error.strerror or error})") from error
+    if not index.texts:
         raise DriftscopeError(f"--capture {folder}: it lists no text")
-    for text in found.texts:
-        if not all(part == Path(part).name and part not in ("", "..") for part in (text.target_key, text.key)):
-            raise DriftscopeError(f"{file}: text {text.id} lies outside of the folder; not opened")
-    return found
+    return CaptureFolder(
+        folder=place,
+        target=index.target.model_dump(),
+        source=index.source.model_dump(mode="json"),
+        max_new_tokens=index.max_new_tokens,
+        sinks=index.sinks,
+        texts=tuple(TextEntry(**dict(text)) for text in index.texts),
+        skipped=index.skipped,
+    )
+
+
+def longest_text(target: Target) -> int:
+    """Tokens beyond which a text was never read by this target, however it was served."""
+    return _STRETCHED * target.max_positions if target.max_positions else _LONGEST
 
 
 def entry(record: Capture, key: CacheKey, *, final: bool, confirmed: float | None, greedy: bool) -> TextEntry:

@@ -10,17 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from driftscope.cache import CacheKey, CaptureCache
-from driftscope.capture_folder import CaptureFolder, about_target, check_out, confirmed_share, entry
+from driftscope.capture_folder import (
+    CaptureFolder,
+    about_target,
+    check_out,
+    confirmed_share,
+    entry,
+    longest_text,
+)
 from driftscope.captures import capture
 from driftscope.checkpoints import fit_to_target, open_checkpoint
 from driftscope.checkpoints.aux_ids import default_boundaries
 from driftscope.conditions import spread
 from driftscope.dumps.answers import Answer, Answers
-from driftscope.dumps.checks import check
+from driftscope.dumps.checks import check, check_tokens
 from driftscope.dumps.convert import convert
 from driftscope.dumps.drafter import check_with_drafter
 from driftscope.dumps.files import dump_files, held
-from driftscope.dumps.formats import Dump, Format, Ids, Last, recognised
+from driftscope.dumps.formats import Dump, Format, Ids, Last, check_length, recognised
 from driftscope.dumps.placing import Placed, place
 from driftscope.dumps.reference import TEXTS, check_with_target
 from driftscope.engine import long_enough
@@ -36,6 +43,8 @@ from driftscope.target_ends import TargetEnds
 HORIZON = 16
 """Texts with a shorter answer do not count where sinks are looked for, as in a run with the usual horizon."""
 _CHECKED = 4
+_SHRINK, _SPARE = 4, 16 * 2**20
+"""Under gzip states of 16 bits stored in 32 shrink most, to a third."""
 
 
 def capture_with_target(
@@ -135,7 +144,7 @@ def capture_from(
     if len(chosen) < len(files):
         report.message(f"{len(chosen)} of {len(files)} files are taken, evenly spread (--limit)")
     answers = Answers(origin, _asked(ends, prompts), prompt_tokens)
-    reader = _Reader(ends, answers, format, layers, ids, last)
+    reader = _Reader(ends, answers, format, layers, ids, last, max_new_tokens)
     first = [text for file in spread(chosen, _CHECKED) for text in reader.texts(file)][:_CHECKED]
     placed, lines = check(ends, first, reader.placed)
     lines = [reader.placed.how, *lines]
@@ -143,6 +152,8 @@ def capture_from(
         lines += check_with_target(whole, [dump for dump, _ in first][:TEXTS], placed)
     for line in lines:
         report.message(line)
+    # Their states would lie in memory beside those of the text that is read.
+    del first
     report.stage("reading states", len(chosen))
     partial = folder.absolute().parent / f".new-{uuid.uuid4().hex}"
     try:
@@ -151,13 +162,12 @@ def capture_from(
         about = about_target(ends, fingerprint=None)
         for file in chosen:
             for dump, answer in reader.texts(file):
-                cut = dataclasses.replace(answer, stop=min(answer.stop, answer.start + max_new_tokens))
-                if cut.stop - cut.start < 2:
+                if answer.stop - answer.start < 2:
                     short += 1
                     continue
                 name = names.fresh(answer.prompt.id if answer.prompt else _stem(dump.name))
                 category = answer.prompt.category if answer.prompt else reader.format.name
-                made = convert(ends, dump, cut, placed, name=name, category=category)
+                made = convert(ends, dump, answer, placed, name=name, category=category)
                 record = made.record
                 key = CacheKey.of(f"{about['ends']} {name}", about["dtype"], ends.eos_ids, record.token_ids.tolist(), 0)
                 key = dataclasses.replace(key, target=str(about["ends"])[:16])
@@ -215,26 +225,41 @@ class _Reader:
         layers: Sequence[int] | None,
         ids: Ids | None,
         last: Last | None,
+        max_new_tokens: int,
     ) -> None:
         self.ends, self.answers, self.wanted = ends, answers, wanted
+        self.longest, self.max_new_tokens = longest_text(ends), max_new_tokens
         self.options: dict[str, Any] = {"layers": layers, "ids": ids, "last": last}
         self.format: Format
         self.placed: Placed
         self._known = False
 
     def texts(self, file: Path) -> Iterator[tuple[Dump, Answer]]:
-        content = held(file)
+        content, used = held(file), 0
+        check_length(file, content, self.longest)
         format = recognised(file, content, self.wanted)
         if self._known and format is not self.format:
             raise DriftscopeError(
                 f"{file}: by {format.writer}, others here by {self.format.writer}; --format chooses one"
             )
-        for dump in format.read(file, content, self.ends.hidden_size):
+        dumps = format.read(file, content, self.ends.hidden_size)
+        # Where they are copies, the file need not stay in memory.
+        del content
+        for dump in dumps:
             placed = place(format, dump, self.ends.num_layers, **self.options)
             if self._known and placed != self.placed:
                 raise DriftscopeError(f"{dump.name}: {placed.how}, unlike the texts before it; capture them separately")
             self.format, self.placed, self._known = format, placed, True
-            yield dump, self.answers.find(dump, file)
+            check_tokens(self.ends, dump)
+            answer = self.answers.find(dump, file)
+            answer = dataclasses.replace(answer, stop=min(answer.stop, answer.start + self.max_new_tokens))
+            # Padding is never read, and may be most of a file.
+            used += sum(part[: answer.stop].nbytes for part in (dump.states, dump.last) if part is not None)
+            if used > _SHRINK * file.stat().st_size + _SPARE:
+                raise DriftscopeError(
+                    f"{file}: {used:,} bytes of states in {file.stat().st_size:,}; none shrink like that"
+                )
+            yield dump, answer
 
 
 class _Names:

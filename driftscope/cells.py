@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from driftscope.errors import RunError
 from driftscope.stats.intervals import Floats
 
 Ints = NDArray[np.int64]
+_FEW = 10_000
 
 
 def prompt_codes(column: pd.Series) -> tuple[Ints, list[str]]:
@@ -30,6 +33,15 @@ def prompt_codes(column: pd.Series) -> tuple[Ints, list[str]]:
     return codes.astype(np.int64), [str(name) for name in found]
 
 
+def check_filled(cells: int, rows: int) -> None:
+    """Raises RunError for rows of so many prompts and so deep steps that hardly any cell would hold something: a small file can
+    ask for any amount of memory so."""
+    if cells > 2 * rows + _FEW:
+        raise RunError(
+            f"{rows:,} rows for {cells:,} prompts and steps, which no probe stores: changed or damaged; measure again"
+        )
+
+
 class PromptCells:
     """Sums of rows per prompt and step, as arrays [prompt, step]. The rows need `prompt` and `step`."""
 
@@ -38,16 +50,19 @@ class PromptCells:
         step = rows["step"].to_numpy(np.int64) - 1
         self.prompts = len(self.names)
         self.steps = list(range(1, int(step.max() + 1 if len(step) else 0) + 1))
+        check_filled(self.prompts * len(self.steps), len(rows))
         self._cell = place * len(self.steps) + step
 
     def sum(self, values: Any) -> Floats:
         """Sum of what is not NaN."""
         data = np.asarray(values, dtype=np.float64)
-        return self._total(np.where(np.isfinite(data), data, 0.0))
+        present = np.isfinite(data)
+        return self._total(data if present.all() else np.where(present, data, 0.0))
 
     def count(self, values: Any) -> Floats:
         """How many values are not NaN."""
-        return self._total(np.isfinite(np.asarray(values, dtype=np.float64)))
+        present = np.isfinite(np.asarray(values, dtype=np.float64))
+        return self.size() if present.all() else self._total(present)
 
     def mean(self, values: Any) -> Floats:
         """Mean of what is not NaN; NaN without any."""
@@ -55,6 +70,10 @@ class PromptCells:
 
     def size(self) -> Floats:
         """How many rows there are."""
+        return self._size.copy()
+
+    @cached_property
+    def _size(self) -> Floats:
         return self._total(None)
 
     def _total(self, weights: Any) -> Floats:

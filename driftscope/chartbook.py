@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftscope import charts, frames
-from driftscope.charts import acceptance, attention, depth, layers, length, noise, norms, pin, template
+from driftscope.charts import acceptance, attention, depth, jumps, layers, length, noise, norms, pin, template
 from driftscope.charts.theme import ThemeName, themed
 from driftscope.frames import Runs, probes
 from driftscope.frames.norms import SiteMode, Unit
@@ -36,6 +36,10 @@ class ChartBook:
     def sites(self, mode: SiteMode = "size", unit: Unit = "rms", feed: str = "drafted") -> Any:
         """Heat-map of site x step."""
         return self._dressed(norms.sites(frames.site_norms(self.runs, mode, unit, feed), mode, unit))
+
+    def jumps(self, feed: str = "drafted") -> Any:
+        """Per site, the factor where drafting begins and per step behind it."""
+        return self._dressed(jumps.jumps(frames.site_jumps(self.runs, feed)))
 
     def boundaries(self, unit: Unit = "rms") -> Any:
         """Norm of the target's residual stream by boundary."""

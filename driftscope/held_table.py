@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from driftscope.parquet import read_columns, stored_columns
+from driftscope.parquet import chosen_of, read_columns
 from driftscope.schema import Table
 
 
@@ -33,22 +33,20 @@ class HeldTable:
             if len(self._held) < max(len(self._names), 1):
                 self._read(None)
             return self._of(self._names)
-        if not self._names:
-            self._names = self._all([stored_columns(file, self._declared) for file in files])
-        chosen = _chosen(self._names, columns)
-        missing = [name for name in chosen if name not in self._held]
-        if missing:
-            self._read(missing)
-        return self._of(chosen)
+        missing = [name for name in chosen_of(self._names, columns) if name not in self._held]
+        if missing or not self._names:
+            # Which columns there are is seen on the way.
+            self._read(missing or columns)
+        return self._of(chosen_of(self._names, columns))
 
-    def _read(self, names: Sequence[str] | None) -> None:
+    def _read(self, columns: Collection[str] | None) -> None:
         """Columns of every file, or all of them; what is held already is not held twice."""
-        parts = [read_columns(file, self._declared, names) for file in self._files or ()]
-        if names is None:
-            names = self._names = self._all([part.column_names for part in parts])
+        found = [read_columns(file, self._declared, columns) for file in self._files or ()]
+        self._names = self._names or self._all([stored for stored, _ in found])
+        names = self._names if columns is None else chosen_of(self._names, columns)
         empty = self._declared.empty()
         known = empty.select([name for name in names if name in empty.column_names])
-        whole = pa.concat_tables([known, *parts], promote_options="default").unify_dictionaries()
+        whole = pa.concat_tables([known, *(part for _, part in found)], promote_options="default").unify_dictionaries()
         frame = self._declared.frame(whole.select(names))
         self._held = {**{name: frame[name] for name in names}, **self._held}
 
@@ -58,8 +56,3 @@ class HeldTable:
 
     def _of(self, names: Sequence[str]) -> pd.DataFrame:
         return pd.DataFrame({name: self._held[name] for name in names}, copy=False)
-
-
-def _chosen(names: Sequence[str], columns: Collection[str]) -> list[str]:
-    families = tuple(name for name in columns if name.endswith("/"))
-    return [name for name in names if name in columns or (families and name.startswith(families))]

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from driftscope.errors import PromptError
+from driftscope.untrusted import check_parts, check_regular
 
 _KEYS = ("messages", "conversations", "prompt", "text")
 _SHAREGPT_ROLES = {
@@ -96,6 +97,7 @@ def load_prompts(path: Path | None) -> list[Prompt]:
             f"{path}: prompts come as .jsonl, .json or .txt, not {path.suffix or 'without an extension'!r}"
         )
     try:
+        check_regular(path, PromptError)
         content = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise PromptError(f"{path}: not UTF-8 text (byte {error.start}): save the file as UTF-8") from None
@@ -194,20 +196,26 @@ def _from_jsonl(content: str, name: str) -> Iterator[Prompt]:
     for number, line in enumerate(content.split("\n"), 1):
         if line.strip():
             place = f"{name}:{number}"
+            check_parts(place, line, PromptError)
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise PromptError(f"{place}: not JSON ({error.msg} at column {error.colno})") from None
+            except (ValueError, RecursionError) as error:
+                raise PromptError(f"{place}: not a prompt ({error})") from None
             if not isinstance(row, Mapping):
                 raise PromptError(f"{place}: expected an object with one of {', '.join(_KEYS)}, found {_kind(row)}")
             yield _from_row(row, name, number, place)
 
 
 def _from_json(content: str, name: str) -> Iterator[Prompt]:
+    check_parts(name, content, PromptError)
     try:
         data = json.loads(content)
     except json.JSONDecodeError as error:
         raise PromptError(f"{name}:{error.lineno}: not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise PromptError(f"{name}: not prompts ({error})") from None
     if isinstance(data, Mapping) or (isinstance(data, list) and data and _is_message(data[0])):
         data = [data]
     if not isinstance(data, list):
@@ -234,12 +242,13 @@ def _from_row(row: Mapping[str, Any], name: str, number: int, place: str) -> Pro
         raise PromptError(f"{place}: expected one of the keys {', '.join(_KEYS)}, found {', '.join(row) or 'none'}")
     stem = Path(name).stem
     own_id, category = row.get("id"), row.get("category")
-    prompt = Prompt(f"{stem}-{number:02d}" if own_id is None else str(own_id), str(category or stem))
+    category = _text(str(category or stem), place, "category")
+    prompt = Prompt(f"{stem}-{number:02d}" if own_id is None else str(own_id), category)
     value = row[key]
     if key == "text":
         return replace(prompt, text=_text(value, place, "text"))
     if key == "prompt" and isinstance(value, str):
-        return replace(prompt, messages=(Message("user", value),))
+        return replace(prompt, messages=(Message("user", _text(value, place, "prompt")),))
     if not isinstance(value, list):
         raise PromptError(f"{place}: `{key}` must be a list of messages, found {_kind(value)}")
     messages = [_message(item, f"{place}, message {i}") for i, item in enumerate(value, 1)]
@@ -259,15 +268,18 @@ def _message(item: Any, place: str) -> Message:
     if not isinstance(role, str) or not role:
         raise PromptError(f"{place}: the role must be a string, found {_kind(role)}")
     content = item.get("content", item.get("value"))
+    role = _text(role, place, "role")
     return Message(_SHAREGPT_ROLES.get(role, role), _text(content, place, "content"))
 
 
 def _text(value: Any, place: str, what: str) -> str:
     """A string, or the text parts of a list of parts joined."""
     if isinstance(value, list) and all(isinstance(p, Mapping) and isinstance(p.get("text"), str) for p in value):
-        return "".join(p["text"] for p in value)
+        value = "".join(p["text"] for p in value)
     if not isinstance(value, str):
         raise PromptError(f"{place}: `{what}` must be text, found {_kind(value)}")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise PromptError(f"{place}: `{what}` holds half a character, which has no token: save the file as UTF-8")
     return value
 
 

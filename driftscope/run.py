@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from filelock import FileLock
 from pydantic import ValidationError
 
 from driftscope.errors import RunError
 from driftscope.held_table import HeldTable
+from driftscope.parquet import write_table
 from driftscope.schema import SCHEMA_VERSION, RunInfo, table_named
 from driftscope.untrusted import json_object
 
@@ -141,7 +141,7 @@ class Run:
                 return
             with _temporary(shard.parent) as temporary:
                 for name, table in conformed.items():
-                    pq.write_table(table, temporary / f"{name}.parquet", compression="zstd", write_page_checksum=True)
+                    write_table(temporary / f"{name}.parquet", table)
                 _rename(temporary, shard)
         except (OSError, pa.ArrowException) as error:
             if not shard.exists():
@@ -154,7 +154,7 @@ class Run:
     @property
     def probes(self) -> list[str]:
         """Names under which shards are stored."""
-        return sorted({shard.parent.name for shard in self._shards(None)})
+        return [folder.name for folder in _folders(self.folder / "shards") if _folders(folder)]
 
     def table(self, name: str, probe: str | None = None, *, columns: Collection[str] | None = None) -> pd.DataFrame:
         """The rows of every shard (of one probe): declared columns; families such as `rms/{site}` are NaN where a
@@ -193,9 +193,9 @@ class Run:
         return self.folder / "shards" / _file_name(probe) / _file_name(prompt_id)
 
     def _shards(self, probe: str | None) -> list[Path]:
-        pattern = "*" if probe is None else _file_name(probe)
-        found = (self.folder / "shards").glob(f"{pattern}/*")
-        return sorted(path for path in found if not path.name.startswith(".") and path.is_dir())
+        shards = self.folder / "shards"
+        probes = _folders(shards) if probe is None else [shards / _file_name(probe)]
+        return [shard for folder in probes for shard in _folders(folder)]
 
     def _files(self, name: str, shards: Sequence[Path]) -> list[Path]:
         files = (shard / f"{name}.parquet" for shard in shards)
@@ -239,6 +239,16 @@ def _file_name(text: str) -> str:
         return text
     slug = re.sub(r"[^a-z0-9_-]+", "_", text.lower())[:60].lstrip("-") or "_"
     return f"{slug}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]}"
+
+
+def _folders(parent: Path) -> list[Path]:
+    """The folders in `parent` that are not hidden, by name; none where it is not there."""
+    try:
+        with os.scandir(parent) as found:
+            names = [entry.name for entry in found if not entry.name.startswith(".") and entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [parent / name for name in sorted(names)]
 
 
 def _info(meta: Mapping[str, Any], where: str) -> RunInfo:

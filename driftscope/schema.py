@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from driftscope.errors import RunError
+from driftscope.free_form import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches
 
 SCHEMA_VERSION = 1
 
@@ -39,6 +40,8 @@ class Column:
     nullable: bool = False
     values: tuple[str, ...] | None = None
     """The strings that may occur; of a family, what may stand for the placeholder."""
+    least: int | None = None
+    """The smallest number that may occur."""
     whole: bool = False
     """A run has it in every row or in none: on reading it is plain where it is there, and NaN where it is not."""
 
@@ -47,6 +50,11 @@ class Column:
         """`rms/` for `rms/{site}`, None for a plain column."""
         head, brace, _ = self.name.partition("{")
         return head if brace else None
+
+    def below_least(self, stored: pa.Array | pa.ChunkedArray) -> int | None:
+        """The smallest of these numbers, where it may not occur."""
+        low: int | None = None if self.least is None else pc.min(stored).as_py()
+        return low if low is not None and self.least is not None and low < self.least else None
 
     def holds(self, name: str) -> bool:
         """Whether a column called `name` is declared by this one."""
@@ -95,19 +103,37 @@ class Table:
         return pa.table(arrays)
 
     def frame(self, table: pa.Table) -> pd.DataFrame:
-        """The stored rows as pandas: nullable integers are `Int32`/`Int64`, strings are categoricals."""
-        frame = table.to_pandas(ignore_metadata=True, use_threads=False)
+        """The stored rows as pandas: nullable integers are `Int32`/`Int64`, strings are categoricals.
+
+        Raises RunError for a null or a number where no probe stores one.
+        """
+        self._check(table)
+        frame = table.to_pandas(ignore_metadata=True, use_threads=False, split_blocks=True)
         for name in frame:
             column = self.column(str(name))
             if column is None or not column.nullable:
                 continue
             if column.whole:
-                frame[name] = frame[name] if frame[name].dtype != object else frame[name].astype("float64")
+                if frame[name].dtype == object:
+                    frame[name] = frame[name].astype("float64")
             elif pa.types.is_integer(column.type):
                 frame[name] = frame[name].astype(f"Int{column.type.bit_width}")
         if self.key:
             frame = frame.drop_duplicates(list(self.key), ignore_index=True)
         return frame
+
+    def _check(self, table: pa.Table) -> None:
+        for name in table.column_names:
+            column = self.column(name)
+            if column is None or column.nullable:
+                continue
+            stored = table[name]
+            low = column.below_least(stored)
+            if stored.null_count or low is not None:
+                what = "nulls" if stored.null_count else low
+                raise RunError(
+                    f"table {self.name} holds {what} in {name}, which no probe stores: changed or damaged; measure again"
+                )
 
     def empty(self) -> pa.Table:
         """No rows, every plain column."""
@@ -127,6 +153,8 @@ class Table:
             raise RunError(f"table {self.name}, column {name}: expected {column.type}: {reason}") from error
         if array.null_count and not column.nullable:
             raise RunError(f"table {self.name}, column {name}: {array.null_count} of {len(array)} values are null")
+        if (low := column.below_least(array)) is not None:
+            raise RunError(f"table {self.name}, column {name}: {low} is less than {column.least}")
         if column.values is not None and column.family is None:
             other = sorted(set(array.dictionary.to_pylist()) - set(column.values))
             if other:
@@ -147,7 +175,7 @@ def _verified(name: str, kind: pa.DataType, about: str = "") -> Column:
 _VARIANT = Column("variant", STRING, "condition under which the chains ran")
 _FEED = Column("feed", STRING, "what a step embeds: its own drafted token, or the text's", values=FEEDS)
 _PROMPT = Column("prompt", STRING, "prompt id")
-_STEP = Column("step", INT16)
+_STEP = Column("step", INT16, least=1)
 _REGION = Column("region", STRING, values=("sink", "prompt", "continuation"))
 
 ANCHORS = Table(
@@ -156,7 +184,7 @@ ANCHORS = Table(
         _VARIANT,
         _FEED,
         _PROMPT,
-        Column("anchor", INT32, "position t at which the chain starts"),
+        Column("anchor", INT32, "position t at which the chain starts", least=0),
         _STEP,
         Column("loop", BOOL, "the anchor lies in a repetition loop of the target: not in default figures"),
         Column("near_tie", BOOL, "the horizon holds a position where the recording argmax differs from the text"),
@@ -187,9 +215,9 @@ HEADS = Table(
         _FEED,
         _PROMPT,
         _STEP,
-        Column("layer", INT16),
-        Column("head", INT16),
-        Column("anchors", INT32, "anchors outside loops: the denominator of the sums"),
+        Column("layer", INT16, least=0),
+        Column("head", INT16, least=0),
+        Column("anchors", INT32, "anchors outside loops: the denominator of the sums", least=0),
         _optional("mass/{bucket}", SUM, "sum over those anchors", BUCKETS),
         _optional("excess/{bucket}", SUM, "sum over those anchors", BUCKETS),
         _optional("entropy", SUM, "sum over those anchors, nats"),
@@ -202,7 +230,7 @@ STEPS = Table(
         _FEED,
         _PROMPT,
         _STEP,
-        Column("anchors", INT32, "anchors outside loops"),
+        Column("anchors", INT32, "anchors outside loops", least=0),
         _verified("matches", INT32),
         _verified("reached", INT32, "anchors whose earlier steps were all accepted"),
         _verified("accepted", INT32, "joint"),
@@ -216,9 +244,9 @@ LAYERS = Table(
     "layers",
     (
         _PROMPT,
-        Column("boundary", INT16),
+        Column("boundary", INT16, least=0),
         _REGION,
-        Column("positions", INT32, "denominator of the sums"),
+        Column("positions", INT32, "denominator of the sums", least=0),
         _optional("sum_rms", SUM),
         _optional("sum_log_rms", SUM),
     ),
@@ -227,10 +255,10 @@ AUX = Table(
     "aux",
     (
         _PROMPT,
-        Column("index", INT16, "place in the concatenation that fc reads"),
-        Column("boundary", INT16),
+        Column("index", INT16, "place in the concatenation that fc reads", least=0),
+        Column("boundary", INT16, least=0),
         _REGION,
-        Column("positions", INT32, "denominator of the sums"),
+        Column("positions", INT32, "denominator of the sums", least=0),
         _optional("sum_rms", SUM, "raw aux feature"),
         _optional("sum_rms_normed", SUM, "after its norm; null without one"),
         _optional("sum_share", SUM, "share of the block in the fused input"),
@@ -264,11 +292,11 @@ SIMILARITY = Table(
         _FEED,
         _PROMPT,
         _STEP,
-        Column("boundary", INT16),
+        Column("boundary", INT16, least=0),
         Column(
             "row", STRING, "of the target: t+k, t+k-1 or t, for step k of anchor t", values=("next", "same", "anchor")
         ),
-        Column("anchors", INT32, "anchors outside loops"),
+        Column("anchors", INT32, "anchors outside loops", least=0),
         _optional("cka", SUM, "linear CKA of the carries and the boundary over those anchors, unbiased HSIC"),
         _optional("sum_cos", SUM, "sum of their cosines; null where the widths differ"),
     ),
@@ -287,7 +315,7 @@ ATTENDED = Table(
     (
         _VARIANT,
         _PROMPT,
-        Column("anchor", INT32, "outside loops"),
+        Column("anchor", INT32, "outside loops", least=0),
         _STEP,
         Column(
             "position",
@@ -319,8 +347,8 @@ class CheckpointInfo(BaseModel):
     path: str
     sha256: str
     layout: str
-    switches: dict[str, Any] = {}
-    origins: dict[str, Any] = {}
+    switches: Switches = {}
+    origins: dict[str, Origin] = {}
     warnings: list[str] = []
 
 
@@ -330,9 +358,9 @@ class TargetInfo(BaseModel):
     model_config = ConfigDict(extra="allow")
     name: str
     fingerprint: str
-    layers: int
-    hidden_size: int
-    sinks: list[int] = []
+    layers: Count
+    hidden_size: Size
+    sinks: list[Count] = []
 
 
 class PromptInfo(BaseModel):
@@ -341,8 +369,8 @@ class PromptInfo(BaseModel):
     model_config = ConfigDict(extra="allow")
     id: str
     category: str | None = None
-    prompt_length: int
-    text_length: int
+    prompt_length: Count
+    text_length: Count
     stopped: bool
     """The target ended the continuation itself."""
 
@@ -352,11 +380,11 @@ class RunInfo(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     schema_version: int = SCHEMA_VERSION
-    provenance: dict[str, Any] = {}
+    provenance: Provenance = {}
     checkpoint: CheckpointInfo
     target: TargetInfo
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     prompts: list[PromptInfo] = []
-    findings: list[dict[str, Any]] = []
-    audit: dict[str, Any] | None = None
+    findings: list[Finding] = []
+    audit: Audit | None = None
     """The short audit (`driftscope.audit.short.ShortAudit.to_dict`), or {"decided", "reason", "warnings"} without it."""

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import Ints, PromptCells, chain_order, chains, prompt_codes
+from driftscope.cells import Ints, PromptCells, chain_order, chains, check_filled, prompt_codes
 from driftscope.errors import RunError
 from driftscope.schema import DISJOINT_BUCKETS, SCHEMA_VERSION
 from driftscope.stats.intervals import Floats
@@ -31,6 +31,10 @@ FIGURE_COLUMNS = (
     *("rms/carry", "matched_growth", "entropy", "mass/", "excess/"),
 )
 """Of `anchors`: what `feed_figures` reads."""
+CLEAN_COLUMNS = (*FIGURE_COLUMNS, "near_tie", "match", "rank")
+"""What findings ask as well. Read at once: a run has many files, and each is opened again for a further column."""
+HEAD_COLUMNS = ("prompt", "step", "layer", "head", "anchors", "excess/")
+"""Of `heads`: what `feed_figures` reads."""
 _MASS_FIGURES = ("sink", "prompt", "committed", "drafted", "current", "self_generated", "virtual")
 
 
@@ -62,7 +66,7 @@ def summarise(run: Run, depth: int | None = None, *, resamples: int = stats.RESA
     steps: dict[str, list[dict[str, Any]]] = {}
     found: dict[str, Any] = {}
     lengths: dict[str, Any] = {}
-    held = run.table("anchors", CLEAN, columns=["step"])["step"]
+    held = run.table("anchors", CLEAN, columns=CLEAN_COLUMNS)["step"]
     if len(held) and depth is not None and depth > held.max():
         raise RunError(f"run {run.folder} holds {held.max()} steps, {depth} asked: probe again with --depth")
     for feed in ("drafted", "text"):
@@ -117,7 +121,7 @@ def clean_rows(run: Run, feed: str, columns: Sequence[str] = ()) -> pd.DataFrame
 def clean_figures(run: Run, feed: str, depth: int | None = None) -> FeedFigures | None:
     """`feed_figures` of the clean variant; kept until its shards change."""
     anchors = run.table("anchors", CLEAN, columns=FIGURE_COLUMNS)
-    heads = run.table("heads", CLEAN)
+    heads = run.table("heads", CLEAN, columns=("variant", "feed", *HEAD_COLUMNS))
     stamp = len(anchors), len(heads)
     known = _figures.setdefault(run, {})
     if (feed, depth) not in known or known[feed, depth][0] != stamp:
@@ -190,6 +194,7 @@ def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Fl
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = rows[columns].to_numpy(np.float64) / rows["anchors"].to_numpy(np.float64)[:, None]
     _, head = np.unique(rows[["layer", "head"]].to_numpy(), axis=0, return_inverse=True)
+    check_filled(result.size * (head.max() + 1), len(rows))
     place = pd.Index(prompts).get_indexer(rows["prompt"].astype(str))
     by_head = np.full((*result.shape, head.max() + 1, len(columns)), np.nan)
     by_head[place, step.astype(np.int64) - 1, head.ravel()] = excess

@@ -62,7 +62,9 @@ def check_stored(run: Run, probe: Probe, pair: Pair) -> None:
     stored = run.table("variants", probe=probe.shard)
     if stored.empty:
         return
-    held = {str(name): json.loads(text) for name, text in zip(stored["variant"], stored["parameters"], strict=True)}
+    from driftscope.figures.parameters import parameters_of
+
+    held = parameters_of(stored)
     wanted = {item.name: json.loads(json.dumps(item.parameters)) for item in probe.variants(pair)}
     other = [name for name in {**wanted, **held} if held.get(name) != wanted.get(name)]
     if other:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from driftscope import captures as captures_module
 from driftscope.cache import CaptureCache
@@ -186,6 +187,30 @@ def test_damaged_entry_is_made_anew(target: Target, cache: CaptureCache, name: s
     content[-5] ^= 1
     path.write_bytes(content if how == "flip" else content[:-5])
     with pytest.warns(UserWarning, match=f"{name} is damaged"):
+        (again,) = capture(target, PROMPTS[:1], max_new_tokens=8, boundaries=[2], cache=cache)
+    assert_same(first, again)
+    (third,) = capture(target, PROMPTS[:1], max_new_tokens=8, boundaries=[2], cache=cache)
+    assert_same(first, third)
+
+
+FORGED: dict[str, tuple[str, Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], str]] = {
+    "a name": ("record", lambda held: {"token_ids": held["token_ids"]}, "final is missing"),
+    "a shape": ("record", lambda held: {**held, "final": held["final"][:, :-1]}, r"final has shape \[17, 31\], expected"),
+    "a type": ("record", lambda held: {**held, "near_tie": held["near_tie"].long()}, "near_tie is int64"),
+    "another text": ("record", lambda held: {**held, "token_ids": held["token_ids"] * 0}, "it is of another text"),
+    "no token": ("record", lambda held: {**held, "token_ids": held["token_ids"].index_fill(0, torch.tensor(16), 99)}, "tokens"),
+    "not finite": ("boundary_2", lambda held: {"state": held["state"] / 0}, "boundary 2 holds values that are not finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_an_entry_that_no_recording_makes_is_made_anew(target: Target, cache: CaptureCache, name: str) -> None:
+    file, forge, reason = FORGED[name]
+    (first,) = capture(target, PROMPTS[:1], max_new_tokens=8, boundaries=[2], cache=cache)
+    (path,) = cache.root.rglob(f"{file}.safetensors")
+    # Its checksum fits.
+    cache._save(path, forge(load_file(path)))
+    with pytest.warns(UserWarning, match=f"is damaged .*{reason}"):
         (again,) = capture(target, PROMPTS[:1], max_new_tokens=8, boundaries=[2], cache=cache)
     assert_same(first, again)
     (third,) = capture(target, PROMPTS[:1], max_new_tokens=8, boundaries=[2], cache=cache)

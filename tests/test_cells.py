@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from driftscope.cells import PromptCells, chains, prompt_codes
+from driftscope.errors import RunError
 
 ROWS = pd.DataFrame(
     [
@@ -63,3 +64,10 @@ def test_no_rows_are_no_chains() -> None:
     assert len(found.length) == 0
     assert found.consecutive
     assert list(found.by_prompt()) == []
+
+
+def test_steps_far_beyond_the_rows_are_refused() -> None:
+    rows = pd.DataFrame({"prompt": [f"p{n}" for n in range(40)], "step": [1] * 39 + [32_767]})
+    with pytest.raises(RunError, match="40 rows for 1,310,680 prompts and steps"):
+        PromptCells(rows)
+    assert PromptCells(rows[:39]).size().sum() == 39

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -148,6 +149,11 @@ def test_json_files_hold_a_chat_or_a_list_of_chats(tmp_path: Path, data: Any, co
             "message 1: expected {role, content} or {from, value}, found a string",
         ),
         ("a.jsonl", '{"text": [{"type": "image"}]}\n', "a.jsonl:1: `text` must be text, found a list"),
+        ("a.jsonl", "[" * 20_000 + "]" * 20_000, "a.jsonl:1: not a prompt .*recursion"),
+        ("a.jsonl", '{"text": ' + "9" * 5000 + "}", "a.jsonl:1: not a prompt .*digits"),
+        ("a.jsonl", '{"text": "\\ud83d"}', "a.jsonl:1: `text` holds half a character"),
+        ("a.jsonl", '{"text": "x", "category": "\\udc00"}', "a.jsonl:1: `category` holds half a character"),
+        ("a.json", '{"a": [' + "[]," * 1_500_000 + "[]]}", "a.json: 3,000,003 parts in .* no program here writes"),
         ("a.json", '[\n{"text": "x"},\n]', "a.json:3: not JSON"),
         ("a.json", '"x"', "a.json: expected a chat or a list of chats, found a string"),
         ("a.json", '[{"text": "x"}, 1]', "a.json, chat 2: expected a list of messages or an object, found a number"),
@@ -169,8 +175,12 @@ def test_unreadable_files_are_prompt_errors(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match="cannot read the prompts: No such file"):
         load_prompts(tmp_path / "absent.jsonl")
     (tmp_path / "folder.json").mkdir()
-    with pytest.raises(PromptError, match="cannot read the prompts: Is a directory"):
-        load_prompts(tmp_path / "folder.json")
+    # A pipe would be waited for, and a device read forever.
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zeros.txt").symlink_to("/dev/zero")
+    for name in ("folder.json", "pipe.json", "zeros.txt"):
+        with pytest.raises(PromptError, match=f"{name}: not a regular file"):
+            load_prompts(tmp_path / name)
 
 
 @settings(max_examples=30, deadline=None)

@@ -163,12 +163,12 @@ def test_full_disk_keeps_earlier_shards(run: Run, monkeypatch: pytest.MonkeyPatc
     run.write_shard("clean", "chat-00", tables(SMALL, 0))
     before = contents(run.folder)
     with monkeypatch.context() as patch:
-        patch.setattr("driftscope.run.pq.write_table", full_disk)
+        patch.setattr("driftscope.parquet.pq.write_table", full_disk)
         with pytest.raises(RunError, match="No space left on device; what was measured is kept") as caught:
             run.write_shard("clean", "chat-01", tables(SMALL, 1))
         patch.setattr("driftscope.run.os.fsync", full_disk)
         with pytest.raises(RunError, match="No space left on device"):
-            run.update(findings=[{"code": "DS101"}])
+            run.update(findings=[{"code": "DS101", "title": "Growth", "statement": "it grows"}])
     assert "\n" not in str(caught.value)
     assert not run.done("clean", "chat-01")
     assert {name: data for name, data in contents(run.folder).items() if not name.endswith(".lock")} == before
@@ -256,7 +256,10 @@ def _update(folder: Path, field: str, value: Any, times: int) -> None:
 def test_update_of_two_processes_keeps_both(run: Run) -> None:
     context = multiprocessing.get_context("fork")
     jobs = [
-        context.Process(target=_update, args=(run.folder, "findings", [{"code": "DS101"}], 20)),
+        context.Process(
+            target=_update,
+            args=(run.folder, "findings", [{"code": "DS101", "title": "Growth", "statement": "it grows"}], 20),
+        ),
         context.Process(target=_update, args=(run.folder, "provenance", {"gpu": "none"}, 20)),
     ]
     for job in jobs:
@@ -264,7 +267,7 @@ def test_update_of_two_processes_keeps_both(run: Run) -> None:
     for job in jobs:
         job.join()
     info = Run.open(run.folder).info
-    assert info.findings == [{"code": "DS101"}]
+    assert info.findings == [{"code": "DS101", "title": "Growth", "statement": "it grows"}]
     assert info.provenance == {"gpu": "none"}
 
 

@@ -55,6 +55,8 @@ def test_undeclared_column_is_named(anchors: pd.DataFrame, name: str) -> None:
     [
         ("feed", "own", "'own' is not one of drafted, text"),
         ("step", 70_000, "column step: expected int16"),
+        ("step", 0, "column step: 0 is less than 1"),
+        ("anchor", -1, "column anchor: -1 is less than 0"),
         ("rank", 1.5, "column rank: expected int32"),
         ("match", "yes", "column match: expected bool"),
         ("prompt", None, "column prompt: .* values are null"),
@@ -63,6 +65,20 @@ def test_undeclared_column_is_named(anchors: pd.DataFrame, name: str) -> None:
 def test_wrong_values_are_refused(anchors: pd.DataFrame, column: str, value: object, message: str) -> None:
     with pytest.raises(RunError, match=message):
         ANCHORS.conform(anchors.assign(**{column: value}))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [("step", [0], "holds 0 in step"), ("anchor", [-4], "holds -4 in anchor"), ("loop", [None], "holds nulls in loop")],
+)
+def test_stored_values_that_no_probe_stores_are_refused(
+    anchors: pd.DataFrame, column: str, values: list[object], message: str
+) -> None:
+    stored = ANCHORS.conform(anchors)
+    place = stored.schema.get_field_index(column)
+    spoilt = stored.set_column(place, column, pa.array(values * len(stored), stored.schema.field(place).type))
+    with pytest.raises(RunError, match=f"table anchors {message}, which no probe stores"):
+        ANCHORS.frame(spoilt)
 
 
 def test_string_kinds_of_pandas_all_become_dictionaries(anchors: pd.DataFrame) -> None:

@@ -38,9 +38,14 @@ class TinyPair:
         return [part for name, value in self.options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
+def tiny_pair(folder: Path) -> TinyPair:
+    """Where `save_pair` writes, or has written."""
+    return TinyPair(folder / "drafter", folder / TARGET_NAME, folder / "prompts.jsonl", folder / "cache")
+
+
 def save_pair(folder: Path, config: DrafterConfig = CONFIG, *, prompts: int = 3) -> TinyPair:
     """Write drafter, target and prompts under `folder`."""
-    pair = TinyPair(folder / "drafter", folder / TARGET_NAME, folder / "prompts.jsonl", folder / "cache")
+    pair = tiny_pair(folder)
     stored = tiny.weights(config)
     if config.embedding == "target":
         del stored["embed_tokens.weight"]

@@ -23,8 +23,9 @@ def page() -> None:
     part: RunPart = computed(figures.parts, [entry])[0]
     for column, (name, text, meaning) in zip(st.columns(max(len(part.lengths), 1)), part.lengths, strict=False):
         value, _, interval = text.partition(" ")
-        column.metric(f"{name} length (tokens)", value, help=meaning, border=True)
-        column.caption(f"95% {interval.strip('()')}; {meaning}" if interval else meaning)
+        with column.container(border=True, key=f"length-{name}", height="stretch"):
+            st.metric(f"length {name}" if name.startswith("with") else f"{name} length", f"{value} tokens")
+            st.caption(f"95% {interval.strip('()')}; {meaning}" if interval else meaning)
     grid(drawn, "acceptance")
     st.header("Beyond the depth of training", anchor=False)
     deeper = computed(figures.depth, [entry])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections import Counter
@@ -13,6 +14,7 @@ import pandas as pd
 import streamlit as st
 
 from driftscope.app import jobs, look
+from driftscope.app.asking import local_target, switches
 from driftscope.app.cards import escaped
 from driftscope.app.digest import cache_folder
 from driftscope.app.library import Entry
@@ -23,8 +25,17 @@ from driftscope.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.schema import RunInfo
 
 _SECONDS = 300
-_TALL = 760
+_TALL = 440
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt_llm": "TensorRT-LLM"}
+_CONTROLS = {
+    "name": "control",
+    "loss": "loss (nats)",
+    "agreement": "agreement (share)",
+    "margin_loss": "setting is better by (nats)",
+    "margin_agreement": "setting is better by (share)",
+    "p": "p",
+    "beaten": "told apart",
+}
 _OUTCOMES = {"holds": st.success, "misconfigured": st.error, "cannot tell": st.warning}
 
 
@@ -36,20 +47,20 @@ def page() -> None:
     st.title("Checkpoint", anchor=False)
     for warning in info.checkpoint.warnings:
         st.warning(escaped(warning), icon=":material/warning:")
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.subheader("Switches, and where each value came from", anchor=False)
-        with st.container(border=True, height=_TALL, key="switches"):
-            look.facts(_switches(info), ("switch", "value", "from", "detail"))
-    with right:
-        st.subheader("What it is", anchor=False)
-        look.facts((name, _text(value)) for name, value in _about(info).items())
-        st.subheader("Provenance", anchor=False)
-        look.facts((name, _text(value)) for name, value in _flat(info.provenance).items())
-    with st.container(border=True):
-        _files(info)
+    st.subheader("Switches, and where each value came from", anchor=False)
+    with st.container(border=True, height=_TALL, key="switches"):
+        look.facts(_switches(info), ("switch", "value", "from", "detail"))
     with st.container(border=True):
         _audit(entry, info)
+    with st.container(border=True):
+        _files(info)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.subheader("What it is", anchor=False)
+        look.facts((name, _text(value)) for name, value in _about(info).items())
+    with right:
+        st.subheader("Provenance", anchor=False)
+        look.facts((name, _text(value)) for name, value in _flat(info.provenance).items())
 
 
 def _switches(info: RunInfo) -> Iterator[tuple[str, str, str, str]]:
@@ -69,15 +80,20 @@ def _about(info: RunInfo) -> dict[str, Any]:
         "target layers": info.target.layers,
         "target width": info.target.hidden_size,
         "sink positions": info.target.sinks or "none",
-        **{f"setting: {name}": value for name, value in info.settings.items()},
+        **{f"setting: {_spaced(name)}": value for name, value in info.settings.items() if value is not None},
     }
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
-        found |= _flat(value, f"{before}{name} ") if isinstance(value, Mapping) else {f"{before}{name}": value}
+        words = f"{before}{_spaced(name)}"
+        found |= _flat(value, f"{words}: ") if isinstance(value, Mapping) else {words: value}
     return found
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _files(info: RunInfo) -> None:
@@ -91,7 +107,7 @@ def _files(info: RunInfo) -> None:
         st.button("Read the files again", icon=":material/fact_check:", on_click=_wish, args=(f"inspect-{stamp}",))
         st.caption("Tensors, norms, draft vocabulary, and what vLLM, SGLang and TensorRT-LLM would make of the config.")
         return
-    found = _inspected(str(path), stamp)
+    found = _inspected(str(path), stamp, (*local_target(info), *switches(info)))
     if "failed" in found:
         st.error(escaped(found["failed"]), icon=":material/error:")
         return
@@ -119,8 +135,10 @@ def _inspection(found: Mapping[str, Any]) -> None:
     if engines:
         st.markdown("**Engines that read this config otherwise**")
         _frame(pd.DataFrame(engines))
-    else:
+    elif found["config_path"]:
         st.caption("vLLM, SGLang and TensorRT-LLM read this config as it is run here.")
+    else:
+        st.caption("There is no config for vLLM, SGLang or TensorRT-LLM to read.")
     norms = pd.DataFrame(found["norms"])
     if len(norms):
         with st.expander(f"{len(norms)} norms: all ones is a norm that was never trained, or never loaded"):
@@ -131,11 +149,11 @@ def _inspection(found: Mapping[str, Any]) -> None:
 
 
 @st.cache_data(max_entries=32, show_spinner="reading the files")
-def _inspected(path: str, stamp: str) -> dict[str, Any]:
+def _inspected(path: str, stamp: str, options: tuple[str, ...]) -> dict[str, Any]:
     """`driftscope inspect --json` in a process of its own, which takes torch along."""
     try:
         done = subprocess.run(
-            [*jobs.program(), "inspect", "--json", "--", path],
+            [*jobs.program(), "inspect", "--json", *options, "--", path],
             capture_output=True,
             text=True,
             timeout=_SECONDS,
@@ -151,7 +169,9 @@ def _inspected(path: str, stamp: str) -> dict[str, Any]:
 
 def _audit(entry: Entry, info: RunInfo) -> None:
     st.subheader("Audit: is it run as it was trained?", anchor=False)
-    file = cache_folder() / "audits" / f"{info.checkpoint.sha256[:32]}.json"
+    options = ["--target", info.target.name, *switches(info)]
+    key = hashlib.sha256("\0".join([info.checkpoint.sha256, info.target.fingerprint, *options]).encode()).hexdigest()
+    file = cache_folder() / "audits" / f"{key[:32]}.json"
     job = jobs.job_of(file)
     if job is not None and job.alive:
         watch(job)
@@ -162,7 +182,7 @@ def _audit(entry: Entry, info: RunInfo) -> None:
     elif job is not None:
         watch(job)
     with st.container(horizontal=True, vertical_alignment="center"):
-        words = ["audit", "--json", "--target", info.target.name, "--", info.checkpoint.path]
+        words = ["audit", "--json", *options, "--", info.checkpoint.path]
         if st.button("Audit again" if found else "Run the audit", icon=":material/policy:"):
             jobs.start(words, file, stdout=file)
             st.rerun()
@@ -171,6 +191,8 @@ def _audit(entry: Entry, info: RunInfo) -> None:
 
 def _found(found: Mapping[str, Any]) -> None:
     _OUTCOMES.get(found["outcome"], st.info)(f"**{escaped(found['verdict'])}**")
+    for line in found.get("unsettled", ()):
+        st.warning(f"**Not settled:** {escaped(line)}", icon=":material/warning:")
     for finding in found["findings"]:
         st.markdown(
             f":red-badge[{escaped(finding['code'])}] **{escaped(finding['title'])}** {escaped(finding['statement'])}"
@@ -193,10 +215,18 @@ def _found(found: Mapping[str, Any]) -> None:
     if rows:
         order = {"better": 0, "worse": 1, "indistinguishable": 2, "ruled out": 3}
         _frame(pd.DataFrame(rows).sort_values("status", key=lambda column: column.map(order)), height=280)
+    if found.get("prompts"):
+        st.caption(
+            f"Over {counted(found['prompts'], 'prompt')} and {counted(found['anchors'], 'anchor')}; differences to the declared"
+            " setting with 95% intervals over prompts, positive is better, the loss over steps 2 to 4."
+        )
     controls = pd.DataFrame(found["controls"])
     if len(controls):
         st.caption("Negative controls, at step 1: what a drafter scores that knows nothing of the text.")
-        _frame(controls)
+        held = controls[[name for name in _CONTROLS if name in controls]].replace({True: "yes", False: "no"})
+        _frame(held.rename(columns=_CONTROLS))
+    for hint in found.get("hints", ()):
+        st.markdown(f"- {escaped(hint['statement'] if isinstance(hint, Mapping) else str(hint))}")
 
 
 def _interval(found: Mapping[str, Any] | None) -> str:
@@ -232,7 +262,7 @@ def _text(value: Any) -> str:
 
 
 def _frame(frame: pd.DataFrame, **options: Any) -> None:
-    numbers = {str(name): st.column_config.NumberColumn(format="%.4g") for name in frame.select_dtypes("float")}
+    numbers = {str(name): st.column_config.NumberColumn(format="%.3g") for name in frame.select_dtypes("float")}
     st.dataframe(frame, hide_index=True, column_config=numbers, placeholder=NOT_MEASURED, **options)
 
 

@@ -16,7 +16,6 @@ from driftscope.app.shell import entries
 from driftscope.charts.linked import STEP
 
 _MOST = 4
-_ROWS = 470
 
 
 def page() -> None:
@@ -42,7 +41,8 @@ def page() -> None:
     if found.why_not:
         st.warning(escaped(found.why_not), icon=":material/rule:")
     else:
-        look.callout(f'<div style="font-size:1rem;font-weight:600">{html.escape(found.headline)}</div>', "#0072B2")
+        parts = "".join(f'<div style="padding:.1rem 0">{html.escape(part)}</div>' for part in _parts(found.headline))
+        look.callout(f'<div style="font-size:1rem;font-weight:600">{parts}</div>', "#0072B2")
         st.caption(escaped(found.about))
     _linked(chosen)
     if found.sentences:
@@ -51,6 +51,12 @@ def page() -> None:
     grid(found.drawn, "compare")
     for note in found.notes:
         st.caption(f"- {escaped(note)}")
+
+
+def _parts(headline: str) -> list[str]:
+    """One line per switch: `this; that` is hard to read as one block."""
+    parts = headline.split("; ")
+    return [*(f"{part};" for part in parts[:-1]), parts[-1]]
 
 
 def _alike(known: Sequence[Entry]) -> list[str]:
@@ -70,14 +76,17 @@ def _linked(chosen: Sequence[Entry]) -> None:
             with st.container(border=True, key="wide-linked"):
                 st.subheader(drawn.title, anchor=False)
                 _pick(show(drawn, on_select="rerun", selection_mode=[STEP]))
-                st.caption(escaped(drawn.about))
-                files(drawn)
+                with st.container(key="about-linked"):
+                    st.caption(escaped(drawn.about))
+                    files(drawn)
             rows = drawn.rows()
             if len(rows):
-                with st.container(border=True, key="wide-beside" if len(chosen) < 3 else "wide-step"):
+                with st.container(border=True, key="wide-step"):
                     names = [str(step) for step in sorted(set(rows["step"]))]
                     step = links.choice(st.segmented_control, "Figures at step", "step", names, names[-1])
-                    st.dataframe(computed(figures.at_step, chosen, int(step)), hide_index=True, height=_ROWS)
+                    table = computed(figures.at_step, chosen, int(step))
+                    look.facts(table.to_numpy().tolist(), list(table))
+                    st.caption("What has no unit is a share, 0 to 1; in brackets 95% intervals over prompts.")
 
 
 def _pick(event: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +15,7 @@ from driftscope.app.cards import card, escaped
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed, digest_of, open_run
 from driftscope.app.marks import onsets_of
-from driftscope.app.shell import current, entries, measured, plain
+from driftscope.app.shell import current, entries, measured, messages, plain
 from driftscope.findings import Finding
 from driftscope.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.naming import short_name
@@ -24,6 +24,8 @@ from driftscope.verdict import ONSETS, Verdict, bounds, figure
 
 # How long one pass may work on lines that the table lacks.
 _SECONDS = 0.3
+_LOOKED_AT = "looked-at"
+"""Session state: the runs whose figures this session has seen."""
 _COLOURS = {"drift": "#D55E00", "none": "#009E73", "unknown": "#8a929c"}
 _FIGURES = (
     ("carry growth", ("growth",), "x", ".2f", "RMS of the carried state over its own step 1, geometric mean"),
@@ -164,21 +166,32 @@ def _interval(step: dict[str, Any], path: Sequence[str], form: str) -> str:
 
 
 def _table(known: Sequence[Entry]) -> None:
-    """Every run with its verdict; lines that are not known yet fill in while one looks."""
+    """Every run with its verdict; lines that are not known yet fill in while one looks, from the second pass on."""
     pending = any(digest_of(entry, wait=False) is None for entry in known)
-    st.fragment(_lines, run_every="1s" if pending else None)(list(known), pending)
+    seen: set[str] = st.session_state.setdefault(_LOOKED_AT, set())
+    shown = links.chosen("run", [entry.id for entry in known])
+    until: list[float] = [] if shown in seen else [0.0]
+    seen.add(shown)
+    st.fragment(_guarded, run_every="1s" if pending else None)(list(known), pending, iter(until))
 
 
-def _lines(known: Sequence[Entry], pending: bool) -> None:
-    until = time.monotonic() + _SECONDS
+def _guarded(known: Sequence[Entry], pending: bool, until: Iterator[float]) -> None:
+    with messages("table of runs"):
+        _lines(known, pending, next(until, time.monotonic() + _SECONDS))
+
+
+def _lines(known: Sequence[Entry], pending: bool, until: float) -> None:
     rows = []
+    shown = links.chosen("run", [entry.id for entry in known])
     for entry in known:
-        found = digest_of(entry, wait=time.monotonic() < until)
+        found = digest_of(entry, wait=time.monotonic() < until or entry.id == shown)
         rows.append(_line(entry, found))
     if pending and all(row["verdict"] != "…" for row in rows):
         st.rerun()
     frame = pd.DataFrame(rows)
-    chosen = [place for place, entry in enumerate(known) if entry.id == links.chosen("run", [e.id for e in known])]
+    chosen = [place for place, entry in enumerate(known) if entry.id == shown]
+    # What is wrong with a run is long; it is whole when the cell is clicked.
+    broken = any("problem" in (digest_of(entry, wait=False) or {}) for entry in known)
     event: Any = st.dataframe(
         frame,
         hide_index=True,
@@ -189,6 +202,7 @@ def _lines(known: Sequence[Entry], pending: bool) -> None:
         key=f"runs-{chosen}",
         placeholder=NOT_MEASURED,
         column_config={
+            "verdict": st.column_config.TextColumn(width=210 if broken else None),
             "served length": st.column_config.NumberColumn(
                 format="%.2f", help="accepted drafted tokens a round, as an engine serves"
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from driftscope.charts.base import Chart, empty, hover, layered, lines, run_colour, run_shape
+from driftscope.charts.base import Chart, empty, hover, layered, lines, run_colour, run_shape, step_axis
 from driftscope.charts.theme import HEIGHT, WIDTH
 
 _KINDS = {"conditional": "conditional: step k, where all before were accepted", "joint": "joint: steps 1 to k"}
@@ -19,7 +19,7 @@ def acceptance(figures: pd.DataFrame) -> Chart:
     if rows.empty:
         return empty("Acceptance was not measured.")
     rows = rows.assign(label=rows["quantity"].map(_KINDS)).drop(columns="quantity")
-    return _shares(rows, "accepted", list(_KINDS.values()))
+    return _shares(rows, "share accepted", list(_KINDS.values()))
 
 
 def survival(frame: pd.DataFrame) -> Chart:
@@ -28,7 +28,8 @@ def survival(frame: pd.DataFrame) -> Chart:
     if frame.empty:
         return empty("Acceptance was not measured.")
     rows = frame.assign(label=frame["quantity"]).drop(columns="quantity")
-    return _shares(rows, "chains with at least k tokens accepted", ["served rounds", "every anchor"])
+    names = ["served rounds", "every anchor"]
+    return _shares(rows, "share with at least k accepted", names, step_axis(rows["step"], "k (tokens)"))
 
 
 def lengths(frame: pd.DataFrame) -> Chart:
@@ -44,8 +45,8 @@ def lengths(frame: pd.DataFrame) -> Chart:
     if len(runs) > 1:
         base = base.encode(xOffset=alt.XOffset("run:N", sort=runs))
     extra = [alt.Tooltip("rounds:Q", title="rounds of this length", format=",d")]
-    bars = base.mark_bar(opacity=0.85).encode(y=y, color=run_colour(runs), tooltip=hover(frame, title, ".3f") + extra)
-    errors = base.mark_rule(style="interval").encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    bars = base.mark_bar(opacity=0.85).encode(y=y, color=run_colour(runs), tooltip=hover(frame, title, ".1%") + extra)
+    errors = base.mark_rule(style="interval").encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q"))
     return layered(bars, errors, width=WIDTH, height=HEIGHT)
 
 
@@ -66,7 +67,7 @@ def sampling(frame: pd.DataFrame) -> Chart:
     return lines(frame, title, run_colour(runs), shape=run_shape(runs), form=".3f", domain=[0.0, 1.0])
 
 
-def _shares(rows: pd.DataFrame, title: str, names: list[str]) -> Chart:
+def _shares(rows: pd.DataFrame, title: str, names: list[str], x: alt.X | None = None) -> Chart:
     runs = list(dict.fromkeys(rows["run"]))
     held = [name for name in names if (rows["label"] == name).any()]
     dash = alt.StrokeDash(
@@ -84,4 +85,5 @@ def _shares(rows: pd.DataFrame, title: str, names: list[str]) -> Chart:
         shape=run_shape(runs),
         form=".3f",
         domain=[0.0, 1.0],
+        x=x,
     )

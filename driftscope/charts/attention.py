@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from driftscope.charts.base import (
+    NEUTRAL,
     Chart,
     empty,
     fixed_colour,
@@ -19,6 +20,7 @@ from driftscope.charts.base import (
     resolved,
     run_colour,
     run_shape,
+    signed,
 )
 from driftscope.charts.theme import BUCKET_COLOURS, BUCKET_NAMES, HEIGHT, WIDTH
 from driftscope.schema import DISJOINT_BUCKETS
@@ -154,17 +156,28 @@ def heads(masses: pd.DataFrame, ranking: pd.DataFrame, *, top: int = 24) -> Char
             grid.title = run
         last = int(order["step"].iloc[0])
         beside = f"at step {last}, 95%"
-        x = alt.X("mean:Q", title=beside, axis=alt.Axis(tickCount=3, format="+.2~f"))
+        scale, axis = alt.Scale(padding=8, nice=False), signed("+.2~f", tickCount=3)
+        x = alt.X("mean:Q", title=beside, scale=scale, axis=axis)
         base = alt.Chart(order).encode(y=alt.Y("name:N", title=None, sort=names, axis=None))
-        bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=beside), x2="high:Q")
+        bars = base.mark_rule(strokeWidth=2).encode(
+            x=alt.X("low:Q", title=beside, scale=scale, axis=axis), x2=alt.X2("high:Q")
+        )
         points = base.mark_point(filled=True, size=46, opacity=1).encode(
             x=x, tooltip=hover(order, title, "+.3f") + extra
         )
-        zero = alt.Chart(pd.DataFrame({"zero": [0.0]})).mark_rule(style="reference").encode(x="zero:Q")
-        colour = alt.value("#777777")
+        zero = alt.Chart(pd.DataFrame({"zero": [0.0]})).mark_rule(style="reference").encode(x=alt.X("zero:Q"))
+        colour = alt.value(NEUTRAL)
         side = layered(zero, bars.encode(color=colour), points.encode(color=colour))
         charts.append(alt.hconcat(grid, side.properties(width=WIDTH // 4, **size), spacing=14))
     return charts[0] if len(charts) == 1 else alt.vconcat(*charts, resolve=resolved(color="shared"))
+
+
+def one_head(head: pd.DataFrame) -> Chart:
+    """`head_masses` of one head -> its masses and its excess, beside each other."""
+    panels = {"where it looks": masses(head), "beyond no drafting": excess(head)}
+    for title, chart in panels.items():
+        chart.title = title
+    return alt.hconcat(*panels.values(), resolve=resolved(color="independent", y="independent"))
 
 
 def _of(figures: pd.DataFrame, quantity: str, buckets: tuple[str, ...]) -> pd.DataFrame:

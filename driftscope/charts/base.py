@@ -10,6 +10,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from driftscope.charts.assembly import beside, in_rows
+from driftscope.charts.assembly import layered as layered
 from driftscope.charts.theme import HEIGHT, RUN_COLOURS, WIDTH
 
 Chart = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.FacetChart | alt.ConcatChart
@@ -17,17 +19,22 @@ Chart = alt.Chart | alt.LayerChart | alt.HConcatChart | alt.VConcatChart | alt.F
 GAPS: Final = "break-paths-show-domains"
 """Vega-Lite's handling of nulls: the line breaks, the axis still shows the place."""
 NEUTRAL = "#888888"
-"""Of legend symbols that differ in shape only: readable in both looks."""
+"""Of marks and legend symbols whose colour means nothing: readable in both looks."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _PANEL = 330
-_MOST_LABELS = 10
+MOST_LABELS = 12
 
 
 def step_axis(steps: Sequence[int], title: str | None = "step") -> alt.X:
     """Whole steps."""
     values = sorted({int(step) for step in steps})
-    axis = alt.Axis(values=values, format="d", grid=False, labelOverlap=len(values) > _MOST_LABELS)
+    axis = axis_at(values, format="d", grid=False, labelOverlap=len(values) > MOST_LABELS)
     return alt.X("step:Q", axis=axis, title=title, scale=alt.Scale(nice=False, zero=False, padding=14))
+
+
+def axis_at(values: Sequence[float], **settings: Any) -> alt.Axis:
+    """An axis with ticks at these values. Without a count of its own, Vega leaves out every other one on a narrow axis."""
+    return alt.Axis(values=list(values), tickCount=len(values), **settings)
 
 
 def lines(
@@ -44,13 +51,14 @@ def lines(
     ends: pd.DataFrame | None = None,
     also: Sequence[float] = (),
     x: alt.X | None = None,
+    weight: float = 1.0,
     width: int = WIDTH,
     height: int = HEIGHT,
 ) -> alt.LayerChart:
     """Means over `step` as lines with points, 95% intervals as bands, gaps where not measured.
 
     `y` is the title with its unit; `detail` names the column that tells lines of one colour apart. Without a `domain` the
-    axis holds every figure and interval of `ends`, by default of `frame`, and `also`.
+    axis holds every figure and interval of `ends`, by default of `frame`, and `also`. `weight` makes lines and points thicker.
     """
     held = frame if ends is None else ends
     scale, axis = log_scale(held, *also) if log else linear_scale(held, *also)
@@ -58,12 +66,12 @@ def lines(
         scale = alt.Scale(domain=list(domain), nice=False)
     base = alt.Chart(frame).encode(x=x or step_axis(frame["step"]), color=colour)
     if detail is not None:
-        base = base.encode(detail=f"{detail}:N")
+        base = base.encode(detail=alt.Detail(f"{detail}:N"))
     value = alt.Y("mean:Q", title=y, scale=scale, axis=axis)
     low = alt.Y("low:Q", title=y, scale=scale, axis=axis)
-    band = base.mark_area(opacity=0.18, invalid=GAPS, strokeWidth=0).encode(y=low, y2="high:Q")
-    line = base.mark_line(strokeWidth=2, invalid=GAPS).encode(y=value)
-    points = base.mark_point(size=42, filled=True, opacity=1, invalid="filter").encode(
+    band = base.mark_area(opacity=0.18, invalid=GAPS, strokeWidth=0).encode(y=low, y2=alt.Y2("high:Q"))
+    line = base.mark_line(strokeWidth=2 * weight, invalid=GAPS).encode(y=value)
+    points = base.mark_point(size=42 * weight, filled=True, opacity=1, invalid="filter").encode(
         y=value, tooltip=hover(frame, y, form)
     )
     if dash is not None:
@@ -73,19 +81,12 @@ def lines(
     return layered(band, line, points, width=width, height=height)
 
 
-def layered(*charts: Any, **properties: Any) -> alt.LayerChart:
-    """Charts over each other. Properties are given here: altering them afterwards copies all of it."""
-    chart = alt.layer(*charts, **properties)
-    assert isinstance(chart, alt.LayerChart)
-    return chart
-
-
 def log_scale(frame: pd.DataFrame, *also: float) -> tuple[alt.Scale, alt.Axis]:
     """A log axis that holds every figure, interval and value of `also`, with few labels."""
     low, high = _ends(frame, also, positive=True)
     middle, reach = math.sqrt(low * high), max(math.sqrt(high / low), 1.1) ** 1.08
     domain = [middle / reach, middle * reach]
-    axis = alt.Axis(values=_log_ticks(*domain), format=".3~r")
+    axis = axis_at(_log_ticks(*domain), format=".3~r")
     return alt.Scale(type="log", nice=False, domain=domain), axis
 
 
@@ -108,7 +109,6 @@ def hover(frame: pd.DataFrame, title: str, form: str = ".4~g") -> list[alt.Toolt
         "where": "at",
         "step": "step",
         "label": "of",
-        "quantity": "figure",
         "site": "site",
         "region": "positions",
         "feature": "aux feature",
@@ -142,7 +142,7 @@ def onset_marks(
     if runs:
         texts = marked["run"] + ": " + marked["name"]
     grouped = texts.groupby(marked["step"]).agg("\n".join).rename("text").reset_index()
-    marks = [alt.Chart(grouped).mark_rule(style="onset-rule").encode(x="step:Q")]
+    marks = [alt.Chart(grouped).mark_rule(style="onset-rule").encode(x=alt.X("step:Q"))]
     down = 3
     for step, text in zip(grouped["step"], grouped["text"], strict=True):
         # A label stands on the side of its rule that has more room, below the labels before it.
@@ -155,14 +155,19 @@ def onset_marks(
             dy=down,
             lineBreak="\n",
         )
-        marks.append(mark.encode(x="step:Q", y=alt.value(0), text="text:N"))
+        marks.append(mark.encode(x=alt.X("step:Q"), y=alt.YValue(0), text=alt.Text("text:N")))
         down += 14 * (text.count("\n") + 1)
     return marks
 
 
+def signed(form: str, **settings: Any) -> alt.Axis:
+    """An axis of differences: a sign at every label but 0."""
+    return alt.Axis(labelExpr=f"datum.value === 0 ? '0' : format(datum.value, '{form}')", **settings)
+
+
 def reference(value: float) -> alt.Chart:
     """A dotted line across at `value`."""
-    return alt.Chart(pd.DataFrame({"reference": [value]})).mark_rule(style="reference").encode(y="reference:Q")
+    return alt.Chart(pd.DataFrame({"reference": [value]})).mark_rule(style="reference").encode(y=alt.Y("reference:Q"))
 
 
 def run_colour(runs: Sequence[str]) -> alt.Color:
@@ -220,8 +225,8 @@ def per_run(
         chart.title = titles.get(name, name)
     resolve = resolved(y="shared" if shared else "independent", color="shared")
     if len(charts) <= across:
-        return alt.hconcat(*charts, resolve=resolve)
-    return alt.concat(*charts, columns=across, resolve=resolve)
+        return beside(*charts, resolve=resolve)
+    return in_rows(*charts, columns=across, resolve=resolve)
 
 
 def resolved(**channels: Literal["shared", "independent"]) -> alt.Resolve:
@@ -232,7 +237,7 @@ def resolved(**channels: Literal["shared", "independent"]) -> alt.Resolve:
 def empty(text: str) -> alt.Chart:
     """A chart that says why there is nothing to draw."""
     mark = alt.Chart(pd.DataFrame({"text": [text]})).mark_text(style="note", align="left")
-    return mark.encode(text="text:N", x=alt.value(0), y=alt.value(12)).properties(width=WIDTH, height=24)
+    return mark.encode(text=alt.Text("text:N"), x=alt.XValue(0), y=alt.YValue(12)).properties(width=WIDTH, height=24)
 
 
 def _count(name: str, title: str, form: str | None) -> alt.Tooltip:

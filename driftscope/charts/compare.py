@@ -8,11 +8,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from driftscope.charts.base import Chart, empty, layered, resolved, run_colour, run_shape
+from driftscope.charts.assembly import in_rows
+from driftscope.charts.base import NEUTRAL, Chart, empty, layered, resolved, run_colour, run_shape, signed
 
-_PANEL = 240
+_PANEL = 260
+_SPACING = {"row": 70, "column": 110}
+"""Between the frames of panels: room for an axis, a title and names."""
 EFFECTS = {"fc_norm": "FC-norm", "carry": "post-norm", "interaction": "interaction", "difference": "difference"}
-EFFECT_COLOURS = {"FC-norm": "#0072B2", "post-norm": "#D55E00", "interaction": "#999999", "difference": "#0072B2"}
 
 
 def values(frame: pd.DataFrame) -> Chart:
@@ -24,19 +26,17 @@ def values(frame: pd.DataFrame) -> Chart:
     for label in dict.fromkeys(frame["label"]):
         rows = frame[frame["label"] == label]
         unit = str(rows["unit"].iloc[0])
-        title = f"{label} ({unit})" if unit else label
-        base = alt.Chart(rows).encode(
-            y=alt.Y("run:N", title=None, sort=runs, scale=alt.Scale(domain=runs), axis=alt.Axis(labelLimit=140)),
-            color=run_colour(runs),
-        )
-        scale = alt.Scale(zero=False, padding=10)
-        x = alt.X("mean:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
-        bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=None, scale=scale), x2="high:Q")
+        scale, axis = alt.Scale(zero=False, padding=10), alt.Axis(tickCount=4)
+        base = alt.Chart(rows).encode(y=_names("run", runs), color=_colour(runs))
+        on: dict[str, Any] = {"title": "factor (x)" if unit == "x" else unit or None, "scale": scale, "axis": axis}
         dots = base.mark_point(filled=True, size=60, opacity=1).encode(
-            x=x, shape=run_shape(runs), tooltip=[alt.Tooltip("run:N"), *_hover(title)]
+            x=alt.X("mean:Q", **on),
+            shape=run_shape(runs).legend(None),
+            tooltip=[alt.Tooltip("run:N"), *_hover(rows, _with(label, unit))],
         )
-        panels.append(layered(bars, dots, width=_PANEL, height=16 * len(runs), title=title))
-    return alt.concat(*panels, columns=2, spacing=24, resolve=resolved(color="shared", shape="shared"))
+        bars = _bars(base, rows, on)
+        panels.append(layered(*bars, dots, width=_PANEL, height=16 * len(runs), title=label))
+    return _panels(panels)
 
 
 def differences(frame: pd.DataFrame) -> Chart:
@@ -44,9 +44,8 @@ def differences(frame: pd.DataFrame) -> Chart:
     where the interval leaves out "no difference"."""
     if frame.empty:
         return empty("There is nothing to compare.")
-    rows = frame
-    others = list(dict.fromkeys(rows["run"]))
-    return _forest(rows, run_colour([str(rows["reference"].iloc[0]), *others]), "run", others)
+    others = list(dict.fromkeys(frame["run"]))
+    return _forest(frame, _colour([str(frame["reference"].iloc[0]), *others]), "run", others)
 
 
 def effects(frame: pd.DataFrame) -> Chart:
@@ -57,36 +56,58 @@ def effects(frame: pd.DataFrame) -> Chart:
         return empty("The effects need the four checkpoints of FC-norm x post-norm.")
     rows = rows.assign(group=rows["effect"].map(EFFECTS))
     names = [name for name in EFFECTS.values() if (rows["group"] == name).any()]
-    colour = alt.Color(
-        "group:N",
-        scale=alt.Scale(domain=names, range=[EFFECT_COLOURS[name] for name in names]),
-        legend=alt.Legend(title="effect of", orient="top", symbolOpacity=1),
-        sort=names,
-    )
-    return _forest(rows, colour, "group", names)
+    # Names stand at the axis, and colours are those of runs.
+    return _forest(rows, alt.value(NEUTRAL), "group", names)
 
 
-def _forest(rows: pd.DataFrame, colour: alt.Color, group: str, groups: list[str]) -> Chart:
+def _forest(rows: pd.DataFrame, colour: Any, group: str, groups: list[str]) -> Chart:
     """A panel per figure, around no difference (0) or, on a log scale, no factor (1)."""
     panels = []
     moved = "datum.direction == 'up' || datum.direction == 'down'"
     for label in dict.fromkeys(rows["label"]):
         part = rows[rows["label"] == label]
         null = float(part["null"].iloc[0])
-        title = f"{label}, {'factor' if null else 'difference'}"
+        unit = str(part["unit"].iloc[0])
+        title = "factor (x)" if null else _with("difference", unit)
         scale = _around(part[["mean", "low", "high"]].to_numpy(np.float64), null)
-        axis = alt.Axis(tickCount=4, format=".2~g" if null else "+.2~g")
-        y = alt.Y(f"{group}:N", title=None, sort=groups, scale=alt.Scale(domain=groups), axis=alt.Axis(labelLimit=140))
-        base = alt.Chart(part).encode(y=y, color=colour)
-        bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=None, scale=scale), x2="high:Q")
+        axis = alt.Axis(tickCount=4, format=".2~g") if null else signed("+.2~g", tickCount=4)
+        base = alt.Chart(part).encode(y=_names(group, groups), color=colour)
+        on: dict[str, Any] = {"title": title, "scale": scale, "axis": axis}
         dots = base.mark_point(size=60, opacity=1, strokeWidth=2).encode(
-            x=alt.X("mean:Q", title=None, scale=scale, axis=axis),
-            fill=alt.condition(moved, colour, alt.value("transparent")),
-            tooltip=[alt.Tooltip(f"{group}:N"), *_hover(title)],
+            x=alt.X("mean:Q", **on),
+            fill=alt.FillValue(**alt.condition(moved, colour, alt.value("transparent"))),
+            tooltip=[alt.Tooltip(f"{group}:N"), *_hover(part, f"{label}, {title}")],
         )
-        mark = alt.Chart(pd.DataFrame({"at": [null]})).mark_rule(style="reference").encode(x="at:Q")
-        panels.append(layered(mark, bars, dots, title=title, width=_PANEL, height=18 * len(groups)))
-    return alt.concat(*panels, columns=2, spacing=24, resolve=resolved(color="shared"))
+        mark = alt.Chart(pd.DataFrame({"at": [null]})).mark_rule(style="reference").encode(x=alt.X("at:Q"))
+        bars = _bars(base, part, on)
+        panels.append(layered(mark, *bars, dots, title=label, width=_PANEL, height=18 * len(groups)))
+    return _panels(panels)
+
+
+def _panels(panels: list[alt.LayerChart]) -> Chart:
+    return in_rows(*panels, columns=2, bounds="flush", spacing=_SPACING, resolve=resolved(color="shared"))
+
+
+def _bars(base: alt.Chart, rows: pd.DataFrame, on: dict[str, Any]) -> list[alt.Chart]:
+    """Intervals on the axis of the figures, where there are any."""
+    if rows["low"].isna().all():
+        return []
+    return [base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **on), x2=alt.X2("high:Q"))]
+
+
+def _with(text: str, unit: str) -> str:
+    return f"{text} ({unit})" if unit else text
+
+
+def _names(group: str, names: list[str]) -> alt.Y:
+    axis = alt.Axis(labelLimit=100)
+    return alt.Y(f"{group}:N", title=None, sort=names, scale=alt.Scale(domain=names), axis=axis)
+
+
+def _colour(runs: list[str]) -> alt.Color:
+    """Runs by colour without a legend: their names stand at the axis."""
+    colour: alt.Color = run_colour(runs).legend(None)
+    return colour
 
 
 def _around(ends: np.ndarray[Any, np.dtype[np.float64]], null: float) -> alt.Scale:
@@ -98,6 +119,7 @@ def _around(ends: np.ndarray[Any, np.dtype[np.float64]], null: float) -> alt.Sca
     return alt.Scale(domain=[-reach, reach], nice=False)
 
 
-def _hover(title: str) -> list[alt.Tooltip]:
+def _hover(rows: pd.DataFrame, title: str) -> list[alt.Tooltip]:
     names = {"mean": title, "low": "95% from", "high": "95% to"}
-    return [alt.Tooltip(f"{name}:Q", title=text, format=".3g") for name, text in names.items()]
+    figures = [alt.Tooltip(f"{name}:Q", title=text, format=".3g") for name, text in names.items()]
+    return [*figures, alt.Tooltip("prompts:Q", title="prompts", format=",d")] if "prompts" in rows else figures

@@ -18,7 +18,8 @@ TITLES = {"cka": "likeness (linear CKA, 0 to 1)", "cos": "cosine"}
 
 
 def likeness(frame: pd.DataFrame, quantity: str = "cka") -> Chart:
-    """`layers` -> step x boundary for each row of the target, a line of panels per run; `quantity` is cka or cos."""
+    """`layers` -> step x boundary for each row of the target: beside each other, below each other for several runs;
+    `quantity` is cka or cos."""
     rows = frame[frame["quantity"] == quantity].dropna(subset=["mean"])
     if rows.empty:
         return empty("The layers probe was not run.")
@@ -30,8 +31,9 @@ def likeness(frame: pd.DataFrame, quantity: str = "cka") -> Chart:
     )
     legend = alt.Legend(title=quantity.upper() if quantity == "cka" else "cosine", gradientLength=110, format=".1f")
     steps = sorted(set(rows["step"]))
+    beside = rows["run"].nunique() == 1
 
-    def draw(part: pd.DataFrame, width: int) -> alt.VConcatChart | alt.Chart:
+    def draw(part: pd.DataFrame, width: int) -> Chart:
         held = [name for name in ROWS if (part["row"] == name).any()]
         panels = [
             alt.Chart(part[part["row"] == name], title=ROWS[name])
@@ -42,10 +44,10 @@ def likeness(frame: pd.DataFrame, quantity: str = "cka") -> Chart:
                 color=alt.Color("mean:Q", scale=scale, legend=legend),
                 tooltip=hover(part, TITLES[quantity], ".3f"),
             )
-            .properties(width=width, height=12 * len(steps))
+            .properties(width=width // len(held) if beside else width, height=(18 if beside else 12) * len(steps))
             for name in held
         ]
-        return alt.vconcat(*panels, spacing=8)
+        return alt.hconcat(*panels, spacing=14) if beside else alt.vconcat(*panels, spacing=8)
 
     return per_run(rows.drop(columns="quantity"), draw, shared=False)
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from driftscope.charts.base import Chart, empty, lines, reference, run_colour, run_shape
+from driftscope.charts.assembly import in_rows, layered
+from driftscope.charts.base import Chart, empty, lines, reference, resolved, run_colour, run_shape
 from driftscope.charts.theme import WIDTH
 
 RUN, STEP = "picked_run", "picked_step"
 """Names of the selections."""
 _PANELS = (
-    ("growth", "", "Growth of the carry's RMS", "x step 1", 1.0, ".2f"),
-    ("excess", "self_generated", "Excess on self-generated tokens", "share of attention", 0.0, "+.3f"),
-    ("displacement", "", "Displacement of attention", "share of attention", 0.0, ".3f"),
+    ("growth", "", "Growth of the carry's RMS", "growth (x step 1)", 1.0, ".2f"),
+    ("excess", "self_generated", "Excess on self-generated tokens", "excess (share of attention)", 0.0, "+.3f"),
+    ("displacement", "", "Displacement of attention", "displaced (share of attention)", 0.0, ".3f"),
     ("conditional", "", "Conditional acceptance", "share accepted", None, ".3f"),
 )
+_SPACING = {"row": 68, "column": 66}
+"""Between the frames of panels: room for axes and titles."""
 
 
 def linked(figures: pd.DataFrame) -> Chart:
@@ -30,7 +33,7 @@ def linked(figures: pd.DataFrame) -> Chart:
     runs = list(dict.fromkeys(figures["run"]))
     run = alt.selection_point(name=RUN, fields=["run"], bind="legend")
     step = alt.selection_point(name=STEP, fields=["step"], nearest=True, on="click")
-    panels = []
+    panels: list[alt.LayerChart] = []
     for quantity, bucket, title, unit, null, form in _PANELS:
         rows = figures[(figures["quantity"] == quantity) & (figures["bucket"] == bucket)]
         rows = rows.drop(columns=["quantity", "bucket"])
@@ -50,17 +53,30 @@ def linked(figures: pd.DataFrame) -> Chart:
         )
         # A layer taken out of its chart has lost the rows of the chart.
         band, line, points = (layer.properties(data=rows) for layer in drawn.layer)
+        # Ends in the place of the panel, as altair wants it.
+        points.name = f"picked_{len(panels)}"
         layers = [
-            band.encode(opacity=alt.condition(run, alt.value(0.16), alt.value(0.03))),
-            line.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))),
-            points.encode(opacity=alt.condition(run, alt.value(1.0), alt.value(0.15))).add_params(run, step),
+            band.encode(opacity=_either(run, 0.16, 0.03)),
+            line.encode(opacity=_either(run, 1.0, 0.15)),
+            points.encode(opacity=_either(run, 1.0, 0.15)),
         ]
-        seen = alt.condition(step, alt.value(1.0), alt.value(0.0), empty=False)
-        mark = alt.Chart(rows).mark_rule(style="onset-rule").encode(x="step:Q", opacity=seen)
+        mark = alt.Chart(rows).mark_rule(style="onset-rule")
+        mark = mark.encode(x=alt.X("step:Q"), opacity=_either(step, 1.0, 0.0, empty=False))
         below = [] if null is None else [reference(null)]
-        panels.append(alt.layer(*below, mark, *layers, width=WIDTH // 2, height=190, title=title))
-    with warnings.catch_warnings():
-        # All panels share them: that is what links the panels.
-        warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
-        chart = alt.concat(*panels, columns=2, spacing=24)
-        return chart.resolve_scale(color="shared", shape="shared")
+        panels.append(layered(*below, mark, *layers, width=WIDTH // 2, height=190, title=title))
+    chart = in_rows(
+        *panels, columns=2, bounds="flush", spacing=_SPACING, resolve=resolved(color="shared", shape="shared")
+    )
+    # All panels share them: that is what links the panels.
+    views = [f"picked_{place}" for place in range(len(panels))]
+    chart.params = [_shared(pick, views) for pick in (run, step)]
+    return chart
+
+
+def _shared(pick: alt.Parameter, views: list[str]) -> alt.TopLevelSelectionParameter:
+    assert isinstance(pick.param, alt.SelectionParameter)
+    return alt.TopLevelSelectionParameter(**pick.param.to_dict(), views=views)
+
+
+def _either(pick: alt.Parameter, picked: float, other: float, **options: Any) -> alt.OpacityValue:
+    return alt.OpacityValue(**alt.condition(pick, alt.value(picked), alt.value(other), **options))

@@ -5,7 +5,18 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from driftscope.charts.base import Chart, empty, hover, layered, lines, per_run, reference, run_colour, run_shape
+from driftscope.charts.base import (
+    Chart,
+    axis_at,
+    empty,
+    hover,
+    layered,
+    lines,
+    per_run,
+    reference,
+    run_colour,
+    run_shape,
+)
 from driftscope.charts.theme import HEIGHT, WIDTH
 
 SITES = {
@@ -37,25 +48,23 @@ def dose(frame: pd.DataFrame, halves: pd.DataFrame, quantity: str = "anchor_mean
             "alpha:Q",
             title="alpha (noise / RMS)",
             scale=alt.Scale(type="sqrt", domain=[0, max(levels) * 1.06], nice=False),
-            axis=alt.Axis(values=[0, *levels], grid=False),
+            axis=axis_at([0, *levels], grid=False, format="~g"),
         )
         y = alt.Y("mean:Q", title=title, scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(format="%"))
         # Without noise the length kept is 1 by definition.
         start = part.drop_duplicates("run").assign(alpha=0.0, mean=1.0, low=1.0, high=1.0)
         base = alt.Chart(pd.concat([start, part])).encode(x=x, color=run_colour(runs))
-        band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+        band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q"))
         line = base.mark_line(strokeWidth=2).encode(y=y)
         dots = alt.Chart(part).mark_point(filled=True, size=46, opacity=1)
-        alpha = alt.Tooltip("alpha:Q", title="alpha")
-        dots = dots.encode(
-            x=x, y=y, color=run_colour(runs), shape=run_shape(runs), tooltip=[*hover(part, title, ".3f"), alpha]
-        )
+        tip = [alt.Tooltip("alpha:Q", title="alpha"), *hover(part.drop(columns=["step", "site"]), title, ".1%")]
+        dots = dots.encode(x=x, y=y, color=run_colour(runs), shape=run_shape(runs), tooltip=tip)
         own = halves[(halves["quantity"] == quantity) & (halves["site"] == part["site"].iloc[0])].dropna(subset=["at"])
         own = own.assign(half=0.5)
         cross = alt.Chart(own).mark_point(shape="cross", size=130, angle=45, filled=True, opacity=1)
         cross = cross.encode(
-            x="at:Q",
-            y="half:Q",
+            x=alt.X("at:Q"),
+            y=alt.Y("half:Q"),
             color=run_colour(runs),
             tooltip=[alt.Tooltip("run:N"), alt.Tooltip("at:Q", title="half is lost at alpha", format=".3g")],
         )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
+from driftscope.charts.assembly import beside
 from driftscope.charts.base import (
+    MOST_LABELS,
     NEUTRAL,
     Chart,
+    axis_at,
     empty,
     fixed_colour,
     hover,
@@ -25,19 +29,46 @@ from driftscope.charts.base import (
     run_colour,
     run_shape,
 )
-from driftscope.charts.theme import HEIGHT, REGION_COLOURS, WIDTH
+from driftscope.charts.theme import HEIGHT, REGION_COLOURS, RUN_COLOURS, WIDTH
 from driftscope.frames.norms import SITE_MODES, SiteMode, Unit
 
 UNIT_NAMES: dict[Unit, str] = {"rms": "RMS", "l2": "L2 norm"}
+_BESIDE = "#a4acb6"
+"""Of a broad line behind another."""
+_GROWTH = "growth of the carry's RMS (x)"
+_RIGHT: dict[str, Any] = {"align": "left", "dx": 3}
+_LEFT: dict[str, Any] = {"align": "right", "dx": -3}
+"""Of a label, seen from its rule."""
 _GROWTHS = {"growth": "over step 1", "matched_growth": "over the same position without drafting"}
 
 
 def growth(figures: pd.DataFrame, onsets: pd.DataFrame | None = None, *, height: int = HEIGHT) -> Chart:
-    """`step_figures` -> RMS of the carry over step 1's, and over the same position without drafting (dashed); log scale."""
+    """`step_figures` -> RMS of the carry over step 1's, and over the same position without drafting; log scale. The second
+    is dashed, and of a single run a broad grey line, as the two often coincide."""
     rows = figures[figures["quantity"].isin(_GROWTHS)]
     if rows.empty:
         return empty("The norm of the carry was not recorded.")
     rows = rows.assign(label=rows["quantity"].map(_GROWTHS))
+    runs = list(dict.fromkeys(rows["run"]))
+    marks = onset_marks(onsets, ["norm_up"], rows["step"].max(), runs=len(runs) > 1)
+    drawn = [_one_growth(rows, height)] if len(runs) == 1 else [_growths(rows, runs, height)]
+    return layered(reference(1.0), *drawn, *marks, width=WIDTH, height=height)
+
+
+def _one_growth(rows: pd.DataFrame, height: int) -> alt.LayerChart:
+    tints = dict(zip(_GROWTHS.values(), (RUN_COLOURS[0], _BESIDE), strict=True))
+    colour = fixed_colour("label", tints, list(rows["label"]))
+    parts = [(rows[rows["quantity"] == name], weight) for name, weight in (("matched_growth", 2.5), ("growth", 1.0))]
+    return layered(
+        *(
+            lines(part, _GROWTH, colour, log=True, ends=rows, also=(1.0,), weight=weight, height=height)
+            for part, weight in parts
+            if len(part)
+        )
+    )
+
+
+def _growths(rows: pd.DataFrame, runs: list[str], height: int) -> alt.LayerChart:
     names = [name for name in _GROWTHS.values() if (rows["label"] == name).any()]
     dash = alt.StrokeDash(
         "label:N",
@@ -45,25 +76,8 @@ def growth(figures: pd.DataFrame, onsets: pd.DataFrame | None = None, *, height:
         legend=alt.Legend(title=None, orient="top", symbolType="stroke"),
         sort=names,
     )
-    runs = list(dict.fromkeys(rows["run"]))
-    drawn = lines(
-        rows,
-        "growth of the carry's RMS (x)",
-        run_colour(runs),
-        log=True,
-        detail="label",
-        dash=dash,
-        shape=run_shape(runs),
-        also=(1.0,),
-        height=height,
-    )
-    return layered(
-        reference(1.0),
-        drawn,
-        *onset_marks(onsets, ["norm_up"], rows["step"].max(), runs=len(runs) > 1),
-        width=WIDTH,
-        height=height,
-    )
+    colour, shape = run_colour(runs), run_shape(runs)
+    return lines(rows, _GROWTH, colour, log=True, detail="label", dash=dash, shape=shape, also=(1.0,), height=height)
 
 
 def carry(sites: pd.DataFrame, unit: Unit = "rms") -> Chart:
@@ -77,14 +91,15 @@ def carry(sites: pd.DataFrame, unit: Unit = "rms") -> Chart:
     if rows["step"].min() > 0:
         return lines(rows, title, run_colour(runs), log=True, shape=run_shape(runs))
     values = sorted(set(rows["step"]))
-    axis = alt.Axis(values=values, labelExpr="datum.value < 1 ? 't' + (datum.value - 1) : datum.value", grid=False)
+    where = "datum.value < 1 ? 't' + (datum.value - 1) : datum.value"
+    axis = axis_at(values, labelExpr=where, grid=False, labelOverlap=len(values) > MOST_LABELS)
     scale = alt.Scale(nice=False, zero=False, padding=14)
     x = alt.X("step:Q", axis=axis, scale=scale, title="last prefill rows, then steps (step 1 is row t)")
     drawn = lines(rows, title, run_colour(runs), log=True, shape=run_shape(runs), x=x)
     rule = alt.Chart(pd.DataFrame({"step": [1.5], "text": ["drafting"]}))
     label = rule.mark_text(style="onset-label", align="left", baseline="top", dx=4, dy=3)
-    marks = rule.mark_rule(style="onset-rule"), label.encode(y=alt.value(0), text="text:N")
-    return layered(drawn, *(mark.encode(x="step:Q") for mark in marks), width=WIDTH, height=HEIGHT)
+    marks = rule.mark_rule(style="onset-rule"), label.encode(y=alt.YValue(0), text=alt.Text("text:N"))
+    return layered(drawn, *(mark.encode(x=alt.X("step:Q")) for mark in marks), width=WIDTH, height=HEIGHT)
 
 
 def boundaries(layers: pd.DataFrame, unit: Unit = "rms") -> Chart:
@@ -101,15 +116,21 @@ def boundaries(layers: pd.DataFrame, unit: Unit = "rms") -> Chart:
         x = alt.X("boundary:Q", title="target boundary (0 = embeddings)", axis=alt.Axis(format="d", tickMinStep=1))
         base = alt.Chart(rows).encode(x=x, color=colour)
         y = alt.Y("mean:Q", title=title, scale=scale, axis=axis)
-        band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
+        band = base.mark_area(opacity=0.18).encode(
+            y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2=alt.Y2("high:Q")
+        )
         line = base.mark_line(strokeWidth=2).encode(y=y)
         points = base.mark_point(filled=True, size=26, opacity=1).encode(y=y, tooltip=hover(rows, title))
         read = pd.DataFrame({"boundary": sorted(set(rows.loc[rows["aux"], "boundary"]))})
         read["text"] = "read: " + read["boundary"].astype(str)
-        marks = alt.Chart(read).encode(x="boundary:Q")
-        label = marks.mark_text(style="onset-label", align="left", baseline="bottom", dx=3, dy=-3)
-        rules = [marks.mark_rule(style="onset-rule"), label.encode(y=alt.value(HEIGHT), text="text:N")]
-        return layered(*(rules if len(read) else []), band, line, points, width=width, height=HEIGHT)
+        rules = [alt.Chart(read).mark_rule(style="onset-rule").encode(x=alt.X("boundary:Q"))] if len(read) else []
+        # A label stands on the side of its rule that has room.
+        late = read["boundary"] > 0.8 * rows["boundary"].max()
+        for part, side in ((read[~late], _RIGHT), (read[late], _LEFT)):
+            if len(part):
+                label = alt.Chart(part).mark_text(style="onset-label", baseline="bottom", dy=-3, **side)
+                rules.append(label.encode(x="boundary:Q", y=alt.value(HEIGHT), text="text:N"))
+        return layered(*rules, band, line, points, width=width, height=HEIGHT)
 
     return per_run(layers, draw)
 
@@ -127,7 +148,7 @@ def aux(features: pd.DataFrame, unit: Unit = "rms") -> Chart:
     panels = [name for name in titles if (features["quantity"] == name).any()]
     width = (WIDTH - 50 * (len(panels) - 1)) // len(panels)
     drawn = [_aux_panel(features[features["quantity"] == name], titles[name], name, width) for name in panels]
-    return alt.hconcat(*drawn, resolve=resolved(color="shared", shape="shared", opacity="shared"))
+    return beside(*drawn, resolve=resolved(color="shared", shape="shared", opacity="shared"))
 
 
 def _aux_panel(rows: pd.DataFrame, title: str, name: str, width: int) -> alt.LayerChart:
@@ -142,13 +163,16 @@ def _aux_panel(rows: pd.DataFrame, title: str, name: str, width: int) -> alt.Lay
         xOffset=alt.XOffset("place:N", sort=order),
         color=run_colour(runs),
     )
-    bars = base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q")
+    bars = base.mark_rule(strokeWidth=2).encode(
+        y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2=alt.Y2("high:Q")
+    )
     shape = alt.Shape(
         "positions:N",
         scale=alt.Scale(domain=["all others", "sink positions"], range=["circle", "diamond"]),
         legend=alt.Legend(title=None, orient="top", symbolFillColor=NEUTRAL, symbolOpacity=1),
     )
-    points = base.mark_point(size=70, filled=True, opacity=1).encode(y=y, shape=shape, tooltip=hover(rows, title))
+    points = base.mark_point(size=70, filled=True, opacity=1)
+    points = points.encode(y=y, shape=shape, tooltip=hover(rows, title, ".1%" if name == "share" else ".4~g"))
     return layered(bars, points, width=width, height=HEIGHT)
 
 
@@ -182,7 +206,7 @@ def sites(frame: pd.DataFrame, mode: SiteMode = "size", unit: Unit = "rms") -> C
         )
         text = base.mark_text(fontSize=10).encode(
             text=alt.Text("mean:Q", format=".2~r"),
-            color=alt.condition(dark, alt.value("#ffffff"), alt.value("#111111")),
+            color=alt.ColorValue(**alt.condition(dark, alt.value("#ffffff"), alt.value("#111111"))),
         )
         return layered(cells, text, width=width, height=22 * len(order))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from driftscope.charts import attention, norms
+from driftscope.charts.assembly import below
 from driftscope.charts.base import Chart, resolved
 
 _HEIGHT = 170
@@ -22,7 +22,7 @@ def overview(figures: pd.DataFrame, onsets: pd.DataFrame | None = None) -> Chart
     }
     for title, chart in panels.items():
         chart.title = title
-    return alt.vconcat(
+    return below(
         *panels.values(),
         spacing=24,
         resolve=resolved(color="independent", shape="independent", strokeDash="independent"),

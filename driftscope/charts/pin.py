@@ -29,10 +29,13 @@ def excess(frame: pd.DataFrame) -> Chart:
         return empty("The pin probe was not run.")
     rows = _labelled(rows)
     colour = fixed_colour("label", _fixed(rows), list(rows["label"]), columns=2)
+    # A pin that changes nothing must not hide what it is compared with.
+    rows["line"] = rows["condition"] == "free"
+    dash = alt.StrokeDash("line:N", scale=alt.Scale(domain=[True, False], range=[[1, 0], [6, 4]]), legend=None)
     ends = pd.concat([rows, rows.head(1).assign(mean=-PRACTICAL_MASS), rows.head(1).assign(mean=1.2 * PRACTICAL_MASS)])
 
     def draw(part: pd.DataFrame, width: int) -> alt.LayerChart:
-        drawn = lines(part, "excess on self-generated", colour, form="+.3f", width=width, ends=ends)
+        drawn = lines(part, "excess on self-generated", colour, dash=dash, form="+.3f", width=width, ends=ends)
         return layered(reference(0.0), drawn, width=width)
 
     return per_run(rows.drop(columns="quantity"), draw)
@@ -45,6 +48,7 @@ def effects(frame: pd.DataFrame) -> Chart:
         return empty("No effect of a pin could be measured.")
     rows = _labelled(rows).drop(columns="step")
     colours = _fixed(rows)
+    beside = len(set(rows["run"])) > 1
     panels = []
     for run in dict.fromkeys(rows["run"]):
         for place, (name, title) in enumerate(_EFFECTS.items()):
@@ -54,19 +58,20 @@ def effects(frame: pd.DataFrame) -> Chart:
             order = [label for label in colours if label in set(part["label"])]
             x = alt.X("mean:Q", title=title, axis=alt.Axis(format="%", tickCount=5))
             base = alt.Chart(part).encode(
-                y=alt.Y("label:N", title=None, sort=order, axis=None if place else alt.Axis(labelLimit=260)),
+                y=alt.Y("label:N", title=None, sort=order, axis=None if place and beside else alt.Axis(labelLimit=260)),
                 color=alt.Color(
                     "label:N", scale=alt.Scale(domain=order, range=[colours[o] for o in order]), legend=None
                 ),
             )
-            bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q")
+            bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q"))
             dots = base.mark_point(filled=True, size=70, opacity=1).encode(x=x, tooltip=hover(part, title, ".1%"))
-            marks = alt.Chart(pd.DataFrame({"at": [0.0, 1.0]})).mark_rule(style="reference").encode(x="at:Q")
-            chart = layered(marks, bars, dots, width=WIDTH // 3, height=34 * len(order))
-            if len(set(rows["run"])) > 1:
+            marks = alt.Chart(pd.DataFrame({"at": [0.0, 1.0]})).mark_rule(style="reference").encode(x=alt.X("at:Q"))
+            chart = layered(marks, bars, dots, width=WIDTH // (3 if beside else 2), height=34 * len(order))
+            if beside:
                 chart.title = run
             panels.append(chart)
-    return alt.concat(*panels, columns=2, resolve=resolved(color="independent", y="independent"))
+    apart = resolved(color="independent", y="independent")
+    return alt.concat(*panels, columns=2, resolve=apart) if beside else alt.vconcat(*panels, resolve=apart)
 
 
 def _labelled(rows: pd.DataFrame) -> pd.DataFrame:

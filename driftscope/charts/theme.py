@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import altair as alt
 
+from driftscope.charts.assembly import specification
+
 ThemeName = Literal["light", "dark"]
 
 BUCKET_COLOURS = {
@@ -27,8 +29,9 @@ BUCKET_NAMES = {
     "self_generated": "self-generated",
     "virtual": "virtual sink",
 }
-RUN_COLOURS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#AA3377", "#66CCEE")
-"""Paul Tol's colour-blind-safe "bright" set; runs differ in the shape of their points as well."""
+RUN_COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#CCBB44", "#66CCEE")
+"""Paul Tol's colour-blind-safe "bright" set, the two that are pale on white last; runs differ in the shape of their points
+as well."""
 REGION_COLOURS = {"sink": "#E69F00", "prompt": "#0072B2", "continuation": "#56B4E9"}
 
 WIDTH, HEIGHT = 560, 240
@@ -75,6 +78,7 @@ def theme(name: ThemeName) -> dict[str, Any]:
             "fontWeight": "bold",
             "subtitleFontSize": 11,
             "anchor": "start",
+            "frame": "group",
             "offset": 8,
         },
         "style": {
@@ -96,6 +100,4 @@ def themed(chart: Any, name: ThemeName = "light") -> Any:
 
 def spec(chart: Any, name: ThemeName | None = None) -> dict[str, Any]:
     """The Vega-Lite specification, in a look or without one."""
-    plain: dict[str, Any] = chart.to_dict(validate=False)
-    plain["config"] = {} if name is None else theme(name)
-    return plain
+    return {**specification(chart), "config": {} if name is None else theme(name)}

@@ -117,6 +117,15 @@ def safetensors_tensor(path: Path, name: str) -> torch.Tensor:
         raise CheckpointError(f"{path}: {name} cannot be read ({_first_line(error)})") from error
 
 
+def safetensors_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a safetensors file whose header was checked, still on disk until they are read."""
+    try:
+        with safe_open(path, framework="pt") as handle:
+            return {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, TypeError, KeyError, MemoryError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({_first_line(error)})") from error
+
+
 def torch_object(path: Path) -> Any:
     """What a torch.save archive holds, tensors still on disk until they are read; plain containers and tensors only.
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
+from driftscope.dumps.data_set import DataSet
 from driftscope.dumps.formats import Dump
 from driftscope.errors import DriftscopeError
 from driftscope.prompts import TokenizedPrompt
@@ -30,7 +30,7 @@ class Answers:
     by a number of prompt tokens."""
 
     def __init__(self, folder: Path, prompts: Sequence[TokenizedPrompt] = (), prompt_tokens: int | None = None) -> None:
-        self.masks = _Masks(folder)
+        self.masks = DataSet(folder)
         self.prompts = sorted(prompts, key=lambda prompt: -len(prompt.token_ids))
         self.prompt_tokens = prompt_tokens
 
@@ -50,7 +50,7 @@ class Answers:
             raise DriftscopeError(
                 f"{dump.name}: none of the {len(self.prompts)} prompts begins this text; other --prompts, or leave it out"
             )
-        mask = dump.loss_mask if dump.loss_mask is not None else self.masks.of(place, dump.token_ids)
+        mask = dump.loss_mask if dump.loss_mask is not None else self.masks.mask(place, dump.token_ids)
         if mask is None:
             raise DriftscopeError(
                 f"{dump.name}: nothing says where its prompt ends; give the --prompts that were asked, or --prompt-tokens"
@@ -69,43 +69,3 @@ def longest_run(mask: Bool[Tensor, " T"], name: str) -> Answer:
         )
     _, start, stop = max(runs)
     return Answer(start, stop)
-
-
-class _Masks:
-    """Loss masks of the Arrow data set that speculators keeps beside `hidden_states/hs_{row}.safetensors`."""
-
-    def __init__(self, folder: Path) -> None:
-        base = folder if folder.is_dir() else folder.parent
-        places = (base, base.parent)
-        self.files = next((found for place in places if (found := sorted(place.glob("*.arrow")))), [])
-        self._rows: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] | None = None
-
-    def of(self, file: Path, token_ids: Int[Tensor, " T"]) -> Tensor | None:
-        number = file.stem.removeprefix("hs_")
-        if not self.files or not number.isdigit():
-            return None
-        row = int(number)
-        for ids, masks in self._loaded():
-            if row < len(ids):
-                known = torch.tensor(ids[row].as_py(), dtype=torch.long)
-                if not torch.equal(known, token_ids):
-                    raise DriftscopeError(
-                        f"{file}: other tokens than row {number} of the data set in {self.files[0].parent}"
-                    )
-                return torch.tensor(masks[row].as_py()) > 0
-            row -= len(ids)
-        raise DriftscopeError(f"{file}: the data set in {self.files[0].parent} has no row {number}")
-
-    def _loaded(self) -> list[tuple[pa.ChunkedArray, pa.ChunkedArray]]:
-        if self._rows is None:
-            self._rows = []
-            for file in self.files:
-                try:
-                    with pa.memory_map(str(file)) as source:
-                        table = pa.ipc.open_stream(source).read_all()
-                    columns = (table.column("input_ids"), table.column("loss_mask"))
-                except (pa.ArrowException, OSError, KeyError) as error:
-                    reason = (str(error).splitlines() or [type(error).__name__])[0]
-                    raise DriftscopeError(f"{file}: not a data set with input_ids and loss_mask ({reason})") from error
-                self._rows.append(columns)
-        return self._rows

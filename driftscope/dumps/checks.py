@@ -15,6 +15,7 @@ from driftscope.dumps.answers import Answer
 from driftscope.dumps.formats import Dump
 from driftscope.dumps.placing import Placed
 from driftscope.errors import DriftscopeError
+from driftscope.largest import largest
 from driftscope.target_ends import TargetEnds
 
 LAGS = (-2, -1, 0, 1, 2)
@@ -49,12 +50,6 @@ def check(ends: TargetEnds, texts: Sequence[tuple[Dump, Answer]], placed: Placed
     a final state at another id, or states at other positions than their tokens.
     """
     lines = []
-    for dump, _ in texts:
-        low, high = int(dump.token_ids.min()), int(dump.token_ids.max())
-        if low < 0 or high >= ends.vocab_size:
-            raise DriftscopeError(
-                f"{dump.name}: token ids {low} .. {high}, but target {ends.name} has {ends.vocab_size}: another target?"
-            )
     chosen = texts[:: max(1, len(texts) // _TEXTS)][:_TEXTS]
     embedded = _check_embedding(ends, chosen, placed)
     if embedded:
@@ -80,6 +75,15 @@ def check(ends: TargetEnds, texts: Sequence[tuple[Dump, Answer]], placed: Placed
     if declared.now < CONFIRMED:
         seen += ": the text is not the target's greedy one, or the state is of another layer or target"
     return settled, [*lines, seen]
+
+
+def check_tokens(ends: TargetEnds, dump: Dump) -> None:
+    """Raises DriftscopeError for tokens that the target does not have."""
+    low, high = int(dump.token_ids.min()), int(dump.token_ids.max())
+    if low < 0 or high >= ends.vocab_size:
+        raise DriftscopeError(
+            f"{dump.name}: token ids {low} .. {high}, but target {ends.name} has {ends.vocab_size}: another target?"
+        )
 
 
 def _check_positions(own: Sequence[Reading], name: str) -> None:
@@ -161,4 +165,4 @@ def _agreement(ends: TargetEnds, dump: Dump, answer: Answer, column: int | None,
 def predicted(ends: TargetEnds, state: Float[Tensor, "T H"], kind: str) -> Int[Tensor, " T"]:
     """The most probable next token of final states stored before (`pre`) or after (`post`) the norm, on the CPU."""
     final = ends.normed(state) if kind == "pre" else state
-    return ends.head(final).argmax(-1).cpu()
+    return largest(ends.head(final)).cpu()

@@ -35,17 +35,16 @@ def convert(ends: TargetEnds, dump: Dump, answer: Answer, placed: Placed, *, nam
     """The capture of one text. Raises DriftscopeError for states that are not finite."""
     rows = slice(0, answer.stop)
     token_ids = dump.token_ids[rows].contiguous()
-    boundaries = {
-        b: dump.states[rows, column].contiguous() for column, b in enumerate(placed.boundaries) if b is not None
-    }
+    # Still in the file: each is copied when it is stored.
+    boundaries = {b: dump.states[rows, column] for column, b in enumerate(placed.boundaries) if b is not None}
     final = _final(ends, dump, placed, rows)
     for what, state in (*((f"boundary {b}", s) for b, s in boundaries.items()), ("the final state", final)):
-        if state is not None and not torch.isfinite(state).all():
+        if state is not None and not all(part.isfinite().all() for part in state.split(_HEAD_ROWS)):
             raise DriftscopeError(f"{dump.name}: {what} holds values that are not finite; make the dump again")
     length, start = len(token_ids), answer.start - 1
     rms = torch.full((ends.num_layers + 1, length), torch.nan)
     for b, state in boundaries.items():
-        rms[b] = state.float().square().mean(-1).sqrt()
+        rms[b] = torch.cat([part.float().square().mean(-1).sqrt() for part in state.split(_HEAD_ROWS)])
     near_tie = torch.zeros(length, dtype=torch.bool)
     confirmed, greedy = None, False
     if final is not None:

@@ -12,6 +12,7 @@ import torch
 
 from driftscope.checkpoints import archives
 from driftscope.errors import CheckpointError, DriftscopeError
+from driftscope.untrusted import check_regular
 
 SUFFIXES = (".safetensors", ".ckpt", ".ckpt.gz", ".pt")
 _BLOCK = 1 << 20
@@ -33,16 +34,18 @@ def dump_files(folder: Path) -> list[Path]:
 
 
 def held(path: Path) -> dict[str, Any]:
-    """What a file holds by name, at the top: tensors, or containers of them.
+    """What a file holds by name, at the top: tensors, or containers of them; on disk until they are read.
 
     Raises DriftscopeError in one line for a file that is truncated, holds code, or is none of these.
     """
     try:
+        check_regular(path, CheckpointError)
         if path.name.endswith(".gz"):
             return _unpacked(path)
         kind, _ = archives.kind_of(path)
         if kind == "safetensors":
-            return {name: archives.safetensors_tensor(path, name) for name in archives.safetensors_header(path)}
+            archives.safetensors_header(path)
+            return dict(archives.safetensors_tensors(path))
         return _mapping(path, archives.torch_object(path))
     except CheckpointError as error:
         raise DriftscopeError(str(error)) from error
@@ -52,8 +55,9 @@ def held(path: Path) -> dict[str, Any]:
 
 def _unpacked(path: Path) -> dict[str, Any]:
     left = _GROWTH * path.stat().st_size + _BLOCK
-    with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / path.name.removesuffix(".gz")
+    # Where an open file can be deleted, its tensors stay readable; elsewhere it stays behind.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        whole = Path(folder) / "whole"
         try:
             with gzip.open(path, "rb") as packed, whole.open("wb") as out:
                 while block := packed.read(_BLOCK):
@@ -63,8 +67,10 @@ def _unpacked(path: Path) -> dict[str, Any]:
                     out.write(block)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise CheckpointError(f"{path}: truncated or damaged gzip file ({error})") from error
-        # The folder goes away, and a tensor would still lie in it.
-        return {name: _copied(value) for name, value in _mapping(whole, archives.torch_object(whole)).items()}
+        try:
+            return _mapping(whole, archives.torch_object(whole))
+        except CheckpointError as error:
+            raise CheckpointError(str(error).replace(str(whole), str(path))) from error
 
 
 def _mapping(path: Path, value: Any) -> dict[str, Any]:
@@ -77,19 +83,9 @@ def _mapping(path: Path, value: Any) -> dict[str, Any]:
 
 
 def _bytes(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, dict):
-        return sum(map(_bytes, value.values()))
-    return sum(map(_bytes, value)) if isinstance(value, list | tuple) else 0
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.clone()
-    if isinstance(value, dict):
-        return {name: _copied(item) for name, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+    """Of a tensor, or of those in a container; what lies deeper is read by nobody."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
+    return sum(part.numel() * part.element_size() for part in parts if isinstance(part, torch.Tensor))
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:

@@ -60,7 +60,7 @@ def recognised(path: Path, held: Mapping[str, Any], wanted: str = "auto") -> For
     for item in FORMATS:
         if wanted in ("auto", item.name) and item.fits(path, held):
             return item
-    names = ", ".join(list(held)[:6]) or "nothing"
+    names = ", ".join(name[:40] for name in list(held)[:6]) or "nothing"
     known = ", ".join(dict.fromkeys(item.name for item in FORMATS))
     kind = f"not what {wanted} writes" if wanted != "auto" else f"not a dump of {known}"
     raise DriftscopeError(f"{path}: {kind} (it holds {names}); --format chooses one of {known}")
@@ -76,14 +76,31 @@ def _dump(name: str, token_ids: Tensor, states: Tensor, last: Tensor | None, los
     return Dump(name, token_ids, states, last, loss_mask)
 
 
+def check_length(path: Path, held: Mapping[str, Any], longest: int) -> None:
+    """Raises DriftscopeError for a text that no target could read, before anything of it is."""
+    batch = held.get("batch")
+    for name in ("token_ids", "input_ids"):
+        for part in (held, batch if isinstance(batch, Mapping) else {}):
+            ids = part.get(name)
+            length = max(ids.shape, default=0) if isinstance(ids, Tensor) else 0
+            if length > longest:
+                raise DriftscopeError(
+                    f"{path}: {length:,} tokens, but the target reads no text of more than {longest:,}"
+                )
+
+
 def _tensor(path: Path, held: Mapping[str, Any], name: str, dims: tuple[int, ...]) -> Tensor:
-    value = held[name]
-    if not isinstance(value, Tensor) or value.ndim not in dims or value.layout is not torch.strided:
+    value = held.get(name)
+    if not isinstance(value, Tensor) or value.ndim not in dims or not _is_plain(value):
         found = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise DriftscopeError(
-            f"{path}: {name} has {found}, expected a tensor of {' or '.join(map(str, dims))} dimensions"
+            f"{path}: {name} has {found}, expected a plain tensor of {' or '.join(map(str, dims))} dimensions"
         )
-    return value
+    return value.detach()
+
+
+def _is_plain(value: Tensor) -> bool:
+    return value.layout is torch.strided and value.device.type == "cpu" and not value.is_complex()
 
 
 def _row(path: Path, held: Mapping[str, Any], name: str) -> Tensor:
@@ -97,18 +114,29 @@ def _row(path: Path, held: Mapping[str, Any], name: str) -> Tensor:
 def _ids(path: Path, held: Mapping[str, Any], name: str) -> Tensor:
     ids = _row(path, held, name)
     if ids.is_floating_point() or ids.dtype is torch.bool:
-        raise DriftscopeError(f"{path}: {name} is {str(ids.dtype).removeprefix('torch.')}, expected whole numbers")
+        raise DriftscopeError(f"{path}: {name} is {_dtype(ids)}, expected whole numbers")
     return ids.long()
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _states(path: Path, held: Mapping[str, Any], name: str, dims: tuple[int, ...]) -> Tensor:
+    value = _tensor(path, held, name, dims)
+    if not value.is_floating_point() or value.dtype.itemsize < 2:
+        raise DriftscopeError(f"{path}: {name} is {_dtype(value)}, expected states of 16 bits or more")
+    return value
 
 
 def _wide(path: Path, held: Mapping[str, Any], name: str, width: int) -> Tensor:
     """States side by side, [T, state * H] with or without a batch of one in front, as [T, state, H]."""
-    value = _tensor(path, held, name, (2, 3))
+    value = _states(path, held, name, (2, 3))
     if value.ndim == 3:
         if len(value) != 1:
             raise DriftscopeError(f"{path}: {name} has shape {list(value.shape)}, expected one text a file")
         value = value[0]
-    if not value.is_floating_point() or not value.shape[1] or value.shape[1] % width:
+    if not value.shape[1] or value.shape[1] % width:
         raise DriftscopeError(
             f"{path}: {name} is {value.shape[1]} wide, not a multiple of the target's {width}; another target?"
         )
@@ -125,25 +153,31 @@ def _narrow(path: Path, held: Mapping[str, Any], name: str, width: int) -> Tenso
 
 
 def _mask(path: Path, held: Mapping[str, Any]) -> Tensor | None:
-    return None if held.get("loss_mask") is None else _row(path, held, "loss_mask") > 0
+    # Some types have no comparison of their own.
+    return None if held.get("loss_mask") is None else _row(path, held, "loss_mask").to(torch.float32) > 0
 
 
 def _stack(path: Path, held: Mapping[str, Any], width: int) -> list[Dump]:
     """vLLM's connector: [T, state, H] and the tokens."""
-    states = _tensor(path, held, "hidden_states", (3,))
-    if states.shape[2] != width or not states.is_floating_point():
+    states = _states(path, held, "hidden_states", (3,))
+    if states.shape[2] != width:
         raise DriftscopeError(f"{path}: its states are {states.shape[2]} wide, the target's {width}; another target?")
     return [_dump(str(path), _ids(path, held, "token_ids"), states, None, _mask(path, held))]
 
 
 def _list(path: Path, held: Mapping[str, Any], width: int) -> list[Dump]:
     """speculators before 0.5: a list with one tensor [T, H] a layer."""
-    parts = {str(place): part for place, part in enumerate(held["hidden_states"])}
+    parts = {f"hidden_states[{place}]": part for place, part in enumerate(held["hidden_states"])}
     layers = [_wide(path, parts, name, width) for name in parts]
-    if not layers or len({len(part) for part in layers}) > 1:
-        raise DriftscopeError(f"{path}: hidden_states holds {len(layers)} layers of different lengths")
+    lengths = sorted({len(layer) for layer in layers})
+    if len(lengths) != 1:
+        raise DriftscopeError(f"{path}: hidden_states holds {len(layers)} layers, of {_list_of(lengths)} tokens")
     ids = _ids(path, held, "input_ids")
     return [_dump(str(path), ids, torch.cat(layers, 1), None, _mask(path, held))]
+
+
+def _list_of(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:6])) or "no"
 
 
 def _pair(states: str, last: str) -> Callable[[Path, Mapping[str, Any], int], list[Dump]]:
@@ -163,18 +197,34 @@ def _pair(states: str, last: str) -> Callable[[Path, Mapping[str, Any], int], li
     return read
 
 
+_BATCH = {"input_ids": 2, "hidden_states": 3, "last_hidden_states": 3, "loss_mask": 2, "attention_mask": 2}
+"""Parts of a batch that are read, and their dimensions."""
+
+
 def _training_step(path: Path, held: Mapping[str, Any], width: int) -> list[Dump]:
     """TorchSpec's debug dump of a step: a batch, padded on the right."""
-    batch, single = held["batch"], _pair("hidden_states", "last_hidden_states")
-    found = []
-    for row in range(len(_tensor(path, batch, "input_ids", (2,)))):
-        part = {name: value[row] for name, value in batch.items() if isinstance(value, Tensor) and len(value) > row}
-        seen = part.get("attention_mask")
-        length = int(seen.sum()) if seen is not None else len(part["input_ids"])
-        cut = {name: value[:length] for name, value in part.items()}
-        (dump,) = single(path, cut, width)
-        found.append(_dump(f"{path} row {row}", dump.token_ids, dump.states, dump.last, dump.loss_mask))
+    batch = held["batch"]
+    parts = {
+        name: _tensor(path, batch, name, (dims,))
+        for name, dims in _BATCH.items()
+        if batch.get(name) is not None or name in ("input_ids", "hidden_states")
+    }
+    sizes = {name: list(part.shape[:2]) for name, part in parts.items()}
+    if len({tuple(size) for size in sizes.values()}) > 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise DriftscopeError(f"{path}: the parts of its batch are of different sizes: {told}")
+    single, found = _pair("hidden_states", "last_hidden_states"), []
+    for row, length in enumerate(_lengths(parts)):
+        cut = {name: value[row, :length] for name, value in parts.items()}
+        found += single(Path(f"{path} row {row}"), cut, width)
     return found
+
+
+def _lengths(parts: Mapping[str, Tensor]) -> list[int]:
+    """Tokens of each text of a batch."""
+    if "attention_mask" not in parts:
+        return [parts["input_ids"].shape[1]] * len(parts["input_ids"])
+    return [int(count) for count in (parts["attention_mask"].to(torch.float32) > 0).sum(1)]
 
 
 def _has(*names: str) -> Callable[[Path, Mapping[str, Any]], bool]:

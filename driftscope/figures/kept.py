@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.figures.grids import grid, lengths, means, put, variant
+from driftscope.figures.grids import Grids, put
 from driftscope.stats.intervals import Floats
 
 GROWTH = "sum/log_growth"
@@ -98,15 +98,16 @@ class _Measured:
     def __init__(
         self, steps: pd.DataFrame, heads: pd.DataFrame, names: Sequence[str], prompts: Sequence[str], depth: int
     ) -> None:
-        rows = [variant(steps, name) for name in names]
-        parts = [lengths(part, prompts, depth) for part in rows]
+        grids, by_head = Grids(steps, prompts, depth), Grids(heads, prompts, depth)
+        parts = [grids.lengths(name) for name in names]
         self.lengths = {
             kind: (_beside(part[kind][0] for part in parts), _beside(part[kind][1] for part in parts))
             for kind in _LENGTHS
         }
-        self.anchors = _beside(grid(part, "anchors", prompts, depth)[:, 0] for part in rows)
-        self.growth = _beside(means(part, GROWTH, prompts, depth)[:, -1] for part in rows)
-        self.excess = _beside(means(variant(heads, name), EXCESS, prompts, depth)[:, -1] for name in names)
+        keys = [(name, "drafted") for name in names]
+        self.anchors = _beside(grids.sum("anchors", key)[:, 0] for key in keys)
+        self.growth = _beside(grids.mean(GROWTH, key)[:, -1] for key in keys)
+        self.excess = _beside(by_head.mean(EXCESS, key)[:, -1] for key in keys)
 
 
 def _beside(columns: Any) -> Floats:

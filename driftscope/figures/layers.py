@@ -10,7 +10,7 @@ import pandas as pd
 
 from driftscope import stats
 from driftscope.cells import divided
-from driftscope.figures.grids import grid, over_prompts, prompts_and_depth, put
+from driftscope.figures.grids import Grids, over_prompts, prompts_and_depth, put
 from driftscope.stats.intervals import Floats
 
 ROWS = ("next", "same", "anchor")
@@ -39,10 +39,9 @@ def layers_figures(similarity: pd.DataFrame, *, resamples: int = stats.RESAMPLES
         return {}
     prompts, depth = prompts_and_depth(rows)
     boundaries = sorted(int(b) for b in rows["boundary"].unique())
-    cka = _stack(rows, "cka", boundaries, prompts, depth)
-    cosine = divided(
-        _stack(rows, "sum_cos", boundaries, prompts, depth), _stack(rows, "anchors", boundaries, prompts, depth)
-    )
+    grids = Grids(rows, prompts, depth, by=("row", "boundary"))
+    cka = _stack(grids, "cka", boundaries)
+    cosine = divided(_stack(grids, "sum_cos", boundaries), _stack(grids, "anchors", boundaries))
     figures = {"cka": stats.bca(cka, resamples=resamples), "cos": stats.bca(cosine, resamples=resamples)}
     steps = []
     for place in range(depth):
@@ -66,21 +65,10 @@ def sentence(looks: list[str]) -> str:
     return "; ".join(parts) or "no step was carried"
 
 
-def _stack(rows: pd.DataFrame, column: str, boundaries: list[int], prompts: list[str], depth: int) -> Floats:
+def _stack(grids: Grids, column: str, boundaries: list[int]) -> Floats:
     """[prompt, row, boundary, step]."""
-    return np.stack(
-        [
-            np.stack(
-                [
-                    grid(rows[(rows["row"] == row) & (rows["boundary"] == boundary)], column, prompts, depth)
-                    for boundary in boundaries
-                ],
-                1,
-            )
-            for row in ROWS
-        ],
-        1,
-    )
+    by_row = [np.stack([grids.sum(column, (row, boundary)) for boundary in boundaries], 1) for row in ROWS]
+    return np.stack(by_row, 1)
 
 
 def _by_boundary(intervals: stats.Intervals, boundaries: list[int]) -> list[dict[str, Any]]:

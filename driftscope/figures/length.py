@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pandas as pd
 
 from driftscope import stats
+from driftscope.errors import RunError
 from driftscope.figures.grids import prompts_and_depth
 from driftscope.figures.kept import kept, levels, reasons
+from driftscope.figures.parameters import LENGTH, parameters_of
 
 FULL = "full"
 HALF = 0.5
@@ -38,10 +39,12 @@ def length_figures(
     if variants.empty or conditions.empty:
         return {}
     prompts, depth = prompts_and_depth(steps)
-    plan = [(str(row.variant), json.loads(row.parameters)) for row in variants.itertuples()]
+    plan = list(parameters_of(variants, LENGTH).items())
     sizes = sorted({parameters["length"] for _, parameters in plan})
     names = {(parameters["length"], parameters["policy"]): name for name, parameters in plan}
     policies = list(dict.fromkeys(parameters["policy"] for _, parameters in plan))
+    if FULL not in policies or len(names) < len(sizes) * len(policies):
+        raise RunError("the length probe lacks variants of some lengths; measure it again")
     measured = set(steps["variant"].astype(str).unique())
     reference = next((names[size, FULL] for size in sizes if names[size, FULL] in measured), None)
     held = [name for name in dict.fromkeys(names.values()) if name in measured] if reference is not None else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ import pandas as pd
 
 from driftscope import stats
 from driftscope.cells import divided
-from driftscope.figures.grids import lengths, means, prompts_and_depth, put, variant
+from driftscope.figures.grids import Grids, prompts_and_depth, put, variant
+from driftscope.figures.parameters import NOISE, parameters_of
 
 CLEAN = "noise/clean"
 LENGTHS = ("served", "anchor_mean")
@@ -25,16 +25,13 @@ def noise_figures(steps: pd.DataFrame, variants: pd.DataFrame, *, resamples: int
     `rounds` and `anchors`, their spread over seeds, and from text-fed chains `kl` (nats), `flips` (share of top tokens) and
     `cos_carry`, as means over steps and for each step in `steps`; `half_at`, the alpha at which half of a length is lost.
     """
-    about = {
-        str(name): json.loads(text)
-        for name, text, kind in zip(variants["variant"], variants["parameters"], variants["kind"], strict=True)
-        if kind == "intervention"
-    }
+    about = parameters_of(variants, NOISE, kind="intervention")
     clean = variant(steps, CLEAN)
     if clean.empty:
         return {}
     prompts, depth = prompts_and_depth(clean)
-    reference = lengths(clean, prompts, depth)
+    grids = Grids(steps, prompts, depth)
+    reference = grids.lengths(CLEAN)
     result: dict[str, Any] = {"clean": {}, "depth": depth, "sites": {}}
     for name in LENGTHS:
         accepted, units = reference[name]
@@ -48,22 +45,15 @@ def noise_figures(steps: pd.DataFrame, variants: pd.DataFrame, *, resamples: int
         levels = []
         for alpha, names in sorted(alphas.items()):
             level: dict[str, Any] = {"alpha": alpha, "seeds": len(names)}
-            level |= _kept(steps, names, reference, prompts, depth, resamples)
-            level |= _moved(steps, names, prompts, depth, resamples)
+            level |= _kept(grids, names, reference, resamples)
+            level |= _moved(grids, names, resamples)
             levels.append(level)
         result["sites"][site] = {"levels": levels, "half_at": _half(levels)}
     return result
 
 
-def _kept(
-    steps: pd.DataFrame,
-    names: list[str],
-    reference: dict[str, tuple[Any, Any]],
-    prompts: list[str],
-    depth: int,
-    resamples: int,
-) -> dict[str, Any]:
-    by_seed = [lengths(variant(steps, name), prompts, depth) for name in names]
+def _kept(grids: Grids, names: list[str], reference: dict[str, tuple[Any, Any]], resamples: int) -> dict[str, Any]:
+    by_seed = [grids.lengths(name) for name in names]
     found: dict[str, Any] = {}
     for name, unit in (("served", "rounds"), ("anchor_mean", "anchors")):
         accepted, units = (sum(seed[name][place] for seed in by_seed) for place in (0, 1))
@@ -76,19 +66,20 @@ def _kept(
     return found
 
 
-def _moved(steps: pd.DataFrame, names: list[str], prompts: list[str], depth: int, resamples: int) -> dict[str, Any]:
-    rows = steps[steps["variant"].isin(names) & (steps["feed"] == "text")]
-    grids = {name: means(rows, column, prompts, depth) for name, column in _MOVED.items()}
-    grids = {name: values for name, values in grids.items() if np.isfinite(values).any()}
+def _moved(grids: Grids, names: list[str], resamples: int) -> dict[str, Any]:
+    depth = grids.shape[1]
+    keys = [(name, "text") for name in names]
+    means = {name: grids.mean(column, *keys) for name, column in _MOVED.items()}
+    means = {name: values for name, values in means.items() if np.isfinite(values).any()}
     found: dict[str, Any] = {}
     per_step: list[dict[str, Any]] = [{"step": step} for step in range(1, depth + 1)]
-    for name, values in grids.items():
+    for name, values in means.items():
         overall = divided(values.sum(1), np.full(len(values), float(depth)))
         put(found, name, stats.bca(overall, resamples=resamples))
         figures = stats.bca(values, resamples=resamples)
         for place, step in enumerate(per_step):
             put(step, name, figures, place)
-    if grids:
+    if means:
         found["steps"] = per_step
     return found
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.figures.grids import lengths, means, over_prompts, prompts_and_depth, put, variant
+from driftscope.figures.grids import Grids, over_prompts, prompts_and_depth, put, variant
 from driftscope.stats.shares import removed_share
 
 FREE = "pin/free"
@@ -28,27 +28,31 @@ def pin_figures(steps: pd.DataFrame, heads: pd.DataFrame, *, resamples: int = st
     if free_rows.empty:
         return {}
     prompts, depth = prompts_and_depth(free_rows)
-    free_slope, free = _slope(variant(heads, FREE), prompts, depth, resamples)
-    free["state_rms"] = _per_step(means(free_rows, "sum/rms/state", prompts, depth), resamples)
-    free |= _length_of(free_rows, prompts, depth, resamples)
+    grids, by_head = Grids(steps, prompts, depth), Grids(heads, prompts, depth)
+    free_slope, free = _slope(by_head, FREE, resamples)
+    free["state_rms"] = _per_step(_state(grids, FREE), resamples)
+    free |= _length_of(grids, resamples)
     drift = _drift(free)
     result: dict[str, Any] = {"caveat": CAVEAT, "drift": drift, "free": free, "pins": {}}
     for name in sorted(set(steps["variant"].astype(str)) - {FREE}):
-        rows = variant(steps, name)
-        slope, found = _slope(variant(heads, name), prompts, depth, resamples)
-        found["state_rms"] = _per_step(means(rows, "sum/rms/state", prompts, depth), resamples)
+        slope, found = _slope(by_head, name, resamples)
+        found["state_rms"] = _per_step(_state(grids, name), resamples)
         if drift == "drift":
             put(found, "share_from_magnitude", removed_share(slope, free_slope, resamples=resamples))
-        found["length_kept"] = _kept(rows, free_rows, prompts, depth, resamples)
+        found["length_kept"] = _kept(grids, name, resamples)
         free_end = free["excess"][-1]["mean"] if free["excess"] else np.nan
-        found["sentence"] = _sentence(found, drift, free_end, _idle(name, rows, free_rows, prompts, depth))
+        found["sentence"] = _sentence(found, drift, free_end, _idle(grids, name))
         result["pins"][name.removeprefix("pin/")] = found
     return result
 
 
-def _slope(heads: pd.DataFrame, prompts: list[str], depth: int, resamples: int) -> tuple[Any, dict[str, Any]]:
+def _state(grids: Grids, name: str) -> Any:
+    return grids.mean("sum/rms/state", (name, "drafted"))
+
+
+def _slope(by_head: Grids, name: str, resamples: int) -> tuple[Any, dict[str, Any]]:
     """Per prompt, the slope of the self-generated excess over steps 2..D; and its figures. A mean over heads."""
-    excess = means(heads, "excess/self_generated", prompts, depth)
+    excess = by_head.mean("excess/self_generated", (name, "drafted"))
     slope = stats.slope(excess)
     found: dict[str, Any] = {"excess": _per_step(excess, resamples)[1:]}
     put(found, "slope", stats.bca(slope, resamples=resamples))
@@ -72,26 +76,26 @@ def _drift(free: dict[str, Any]) -> str:
     return "drift" if slope["low"] > 0 else "none"
 
 
-def _length_of(rows: pd.DataFrame, prompts: list[str], depth: int, resamples: int) -> dict[str, Any]:
+def _length_of(grids: Grids, resamples: int) -> dict[str, Any]:
     found: dict[str, Any] = {"length": {}}
-    for name, parts in lengths(rows, prompts, depth).items():
+    for name, parts in grids.lengths(FREE).items():
         put(found["length"], name, stats.ratio_of_sums(*parts, resamples=resamples))
     return found
 
 
-def _kept(rows: pd.DataFrame, free: pd.DataFrame, prompts: list[str], depth: int, resamples: int) -> dict[str, Any]:
+def _kept(grids: Grids, name: str, resamples: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    reference = lengths(free, prompts, depth)
-    for name, parts in lengths(rows, prompts, depth).items():
-        put(found, name, stats.relative_ratio(*parts, *reference[name], resamples=resamples))
+    reference = grids.lengths(FREE)
+    for kind, parts in grids.lengths(name).items():
+        put(found, kind, stats.relative_ratio(*parts, *reference[kind], resamples=resamples))
     return found
 
 
-def _idle(name: str, rows: pd.DataFrame, free: pd.DataFrame, prompts: list[str], depth: int) -> bool:
+def _idle(grids: Grids, name: str) -> bool:
     """Whether a pin of the state leaves its mean RMS over prompts where it was, at every step."""
     if name == "pin/keys":
         return False
-    pinned, own = (over_prompts(means(part, "sum/rms/state", prompts, depth)) for part in (rows, free))
+    pinned, own = (over_prompts(_state(grids, part)) for part in (name, FREE))
     return bool((np.abs(pinned / own - 1) < UNCHANGED).all())
 
 

@@ -66,4 +66,4 @@ def _sentence(name: str, found: dict[str, Any]) -> str:
     text = f"{name}: keeps {length['mean']:.0%} of the accepted length"
     if length["low"] is not None:
         text += f" (95% {length['low']:.0%} to {length['high']:.0%})"
-    return f"{text} over {found['paired']} prompts"
+    return f"{text} over {found['paired']} prompt{'' if found['paired'] == 1 else 's'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -95,7 +96,11 @@ class Finding:
             content["code"],
             content["title"],
             content["statement"],
-            tuple(Evidence(**part) for part in content.get("evidence", ())),
+            # JSON has null for what is not finite.
+            tuple(
+                Evidence(**{**part, "value": math.nan if part["value"] is None else part["value"]})
+                for part in content.get("evidence", ())
+            ),
             tuple(content.get("try", ())),
             content.get("step"),
         )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftscope.figures.grids import lengths, prompts_and_depth, variant
+from driftscope.figures.grids import Grids, prompts_and_depth, variant
 from driftscope.figures.noise import CLEAN
+from driftscope.figures.parameters import NOISE, parameters_of
 from driftscope.stats.intervals import Floats
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ def noise_sums(run: Run, prompts: Sequence[str] | None = None) -> NoiseSums | No
     steps, variants = (run.table(name, probe="noise") for name in ("steps", "variants"))
     reference = variant(steps, CLEAN)
     conditions: dict[float, list[str]] = {}
-    for name, text, kind in zip(variants["variant"], variants["parameters"], variants["kind"], strict=True):
-        told = json.loads(text)
-        if kind == "intervention" and told["site"] == SITE and told["steps"] == "every" and told["alpha"] > 0:
-            conditions.setdefault(float(told["alpha"]), []).append(str(name))
+    for name, told in parameters_of(variants, NOISE, kind="intervention").items():
+        if told["site"] == SITE and told["steps"] == "every" and told["alpha"] > 0:
+            conditions.setdefault(float(told["alpha"]), []).append(name)
     if reference.empty or not conditions:
         return None
     own, depth = prompts_and_depth(reference)
     chosen = own if prompts is None else list(prompts)
+    grids = Grids(steps, chosen, depth)
     levels: dict[float, Sums] = {}
     for alpha, names in sorted(conditions.items()):
-        seeds = [lengths(variant(steps, name), chosen, depth)["anchor_mean"] for name in names]
+        seeds = [grids.lengths(name)["anchor_mean"] for name in names]
         accepted, anchors = (np.sum([seed[place] for seed in seeds], axis=0) for place in (0, 1))
         levels[alpha] = (accepted, anchors)
-    return NoiseSums(chosen, lengths(reference, chosen, depth)["anchor_mean"], levels)
+    return NoiseSums(chosen, grids.lengths(CLEAN)["anchor_mean"], levels)

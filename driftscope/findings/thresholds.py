@@ -220,7 +220,7 @@ def _read(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ThresholdError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ThresholdError(f"{file} is not TOML: {(str(error).splitlines() or ['?'])[0]}") from error
 
 

@@ -39,3 +39,22 @@ def site_jumps(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
         part = tidy(label, figures, axes, np.array(count), "anchors", cells.prompts)
         parts.append(part[np.isfinite(part["mean"])])
     return joined(parts, "site", "quantity")
+
+
+def jump_sentences(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """`site_jumps` -> (run, the site whose norm changes most: at the crossing, and per step behind it)."""
+    words = {"jump": "at step 2", "slope": "per step behind it"}
+    said = []
+    for run, rows in frame.groupby("run", sort=False):
+        told = []
+        for name, when in words.items():
+            part = rows[rows["quantity"] == name]
+            if len(part):
+                most = part.loc[np.log(part["mean"]).abs().idxmax()]
+                ends = f" (95% {most['low']:.2f} to {most['high']:.2f})" if np.isfinite(most["low"]) else ""
+                if f"{most['mean']:.2f}" == "1.00":
+                    told.append(f"none changes by 1% {when}")
+                else:
+                    told.append(f"{most['site']} changes most {when}, x{most['mean']:.2f}{ends}")
+        said.append((str(run), "; ".join(told)))
+    return said

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from driftscope import frames
 from driftscope.charts import acceptance, attention, norms
+from driftscope.charts.jumps import jumps
 from driftscope.charts.overview import overview
+from driftscope.frames import Runs
+from driftscope.frames.jumps import jump_sentences
 from driftscope.gallery.picture import INTERVALS, Picture, View
 from driftscope.gallery.tables import bucket_table, figures_table, ranking_table, step_table, with_bucket_names
 
@@ -20,9 +23,9 @@ def overview_pictures(view: View) -> Iterator[Picture]:
         "overview",
         "overview",
         "Growth, attention and excess",
-        "Top: RMS of the carried state over its own step 1 (solid) and over the same position without drafting (dashed), log "
-        "scale. Middle: where attention is, by part of the context. Bottom: the same minus what the drafter does at that "
-        f"position from real target features. Dashed rules mark onsets; {INTERVALS}.",
+        "Top: RMS of the carried state over its own step 1, and over the same position without drafting, log scale. "
+        "Middle: where attention is, by part of the context. Bottom: the same minus what the drafter does at that position "
+        f"from real target features. Dashed rules mark onsets; {INTERVALS}.",
         overview(figures, view.onsets),
         step_table(figures, ["growth", "matched_growth", "displacement"], {"growth": ".2f", "matched_growth": ".2f"}),
     )
@@ -42,6 +45,7 @@ def norm_pictures(view: View) -> Iterator[Picture]:
             norms.carry(carry),
             figures_table(carry, ["where"], head="RMS", form=".4g"),
         )
+    yield from jump_pictures(view.runs)
     if len(sizes):
         yield Picture(
             "sites",
@@ -80,6 +84,23 @@ def norm_pictures(view: View) -> Iterator[Picture]:
         if len(frame):
             table = figures_table(frame, ["step"], "quantity", counts=False)
             yield Picture(name, "norms", title, about, draw(frame), table)
+
+
+def jump_pictures(runs: Runs, feed: str = "drafted") -> Iterator[Picture]:
+    """At which site growth arises."""
+    frame = frames.site_jumps(runs, feed)
+    if len(frame):
+        yield Picture(
+            "jumps",
+            "norms",
+            "Where growth arises",
+            "Left: RMS of each site at step 2 over step 1, the last row made from real target features. Right: factor per step "
+            "behind it. Sites in the order of computation, log scale, 1 is no change. A jump alone is a drafter that has to get "
+            f"used to its own state, a slope is drift; {INTERVALS}.",
+            jumps(frame),
+            figures_table(frame, ["site"], "quantity"),
+            tuple(f"{run}: {text}" for run, text in jump_sentences(frame)),
+        )
 
 
 def _target_norms(view: View) -> Iterator[Picture]:

@@ -28,14 +28,17 @@ def noise_pictures(view: View) -> Iterator[Picture]:
         figures_table(whole[whole["quantity"].str.endswith("_kept")], ["site", "alpha"], "quantity"),
         tuple(_half(row) for row in said.itertuples()),
     )
-    for quantity, title in (("kl", "KL by step"), ("flips", "Flips by step")):
+    for quantity, title, about in (
+        ("kl", "KL by step", "KL divergence from the undisturbed draft, in nats"),
+        ("flips", "Flips by step", "Share of top tokens that the noise changes"),
+    ):
         if (frame["quantity"] == quantity).any():
             steps = frame[(frame["quantity"] == quantity) & (frame["step"] > 0)]
             yield Picture(
                 f"noise-{quantity}",
                 "noise",
                 title,
-                f"{noise.MOVED[quantity]}, fed with the text, by size of the noise.",
+                f"{about}, fed with the text, by size of the noise in units of the row's RMS (alpha); {INTERVALS}.",
                 noise.moved(frame, quantity),
                 figures_table(steps, ["site", "alpha"], "step", intervals=False, counts=False),
             )
@@ -47,7 +50,8 @@ def _half(row: Any) -> str:
         "beyond the range": "less than half of the length is lost at every alpha that was tried",
         "below the range": "more than half of the length is lost at every alpha that was tried",
     }
-    return f"{row.run}, {row.site}: {told.get(row.said, f'half of the length is lost at alpha {row.said}')}"
+    said = told.get(row.said, f"half of the length is lost at alpha {row.said}")
+    return f"{row.run}, {noise.SITES.get(row.site, row.site)}: {said}"
 
 
 def pin_pictures(view: View) -> Iterator[Picture]:
@@ -64,7 +68,9 @@ def pin_pictures(view: View) -> Iterator[Picture]:
         "a fix: the drafter was not trained under it.",
         pin.excess(frame),
         figures_table(steps, ["step"], "condition", form="+.3f", counts=False),
-        tuple(f"{run}, {name}: {text}" for run, name, text in probes.pin_sentences(view.runs)),
+        tuple(
+            f"{run}, {pin.CONDITIONS.get(name, name)}: {text}" for run, name, text in probes.pin_sentences(view.runs)
+        ),
     )
     whole = frame[frame["quantity"].isin(["share_from_magnitude", "length_kept"]) & (frame["condition"] != "free")]
     if len(whole):

@@ -68,25 +68,26 @@ def comparison_pictures(found: Comparison) -> list[Picture]:
             "compare-values",
             "Figures of every run",
             "Each on its own axis, with 95% intervals over prompts.",
-            found.values_frame(),
+            found.values_frame().assign(prompts=found.prompts),
             compare_charts.values,
             "run",
         )
     ]
-    effects, differences = found.effects_frame(), found.differences_frame()
+    effects, differences = (
+        frame.assign(prompts=found.prompts) for frame in (found.effects_frame(), found.differences_frame())
+    )
     if len(effects):
         effects = effects[effects["given"] == ""]
         about = "Averaged over the other switch; filled where the interval leaves out no effect. A factor's null is 1."
-        effects = effects.assign(effect=effects["effect"].map(compare_charts.EFFECTS))
-        drawn = found.effects_frame()
+        named = effects.assign(effect=effects["effect"].map(compare_charts.EFFECTS))
         pictures.append(
             Picture(
                 "compare-effects",
                 "compare",
                 "Effects of the two switches",
                 about,
-                compare_charts.effects(drawn),
-                _wide(effects, "effect"),
+                compare_charts.effects(effects),
+                _wide(named, "effect"),
             )
         )
     elif len(differences):

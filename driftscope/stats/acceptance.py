@@ -45,11 +45,12 @@ def served_walk(accepted: ArrayLike, depth: int) -> ServedWalk:
     if depth < 1:
         raise ValueError(f"depth must be at least 1, got {depth}")
     counts = np.minimum(np.asarray(accepted, dtype=np.int64), depth)
+    steps = (counts + 1).tolist()
     visited = []
     place = 0
-    while place < len(counts):
+    while place < len(steps):
         visited.append(place)
-        place += int(counts[place]) + 1
+        place += steps[place]
     index = np.array(visited, dtype=np.int64)
     return ServedWalk(index, counts[index])
 

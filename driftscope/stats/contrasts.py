@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from driftscope.stats.intervals import RESAMPLES, SEED, Floats, Intervals, _blank, _fill
+from driftscope.stats.resampling import Figure, ratio, relative
 
-Figure = Callable[..., Floats]
-"""A figure from sums over prompts, one array per part, element by element."""
+__all__ = ["Figure", "contrasts", "log_half_point", "ratio", "relative"]
 
 
 def contrasts(
@@ -33,14 +33,13 @@ def contrasts(
     kept = data[..., np.isfinite(data).all(axis=(0, 1))]
     if not kept.size:
         return result
-    columns = [np.repeat(part[:, None], len(weight), axis=1) for part in kept.reshape(runs * parts, -1)]
+    columns = [part[:, None] for part in kept.reshape(runs * parts, -1)]
 
-    def statistic(*given: Floats, axis: int) -> Floats:
-        sums = [part.sum(axis=axis) for part in given]
-        total: Floats = np.zeros_like(sums[0])
+    def statistic(*sums: Floats) -> Floats:
+        """[1, draw] -> [contrast, draw]."""
+        total: Floats = np.zeros((len(weight), sums[0].shape[1]))
         for run in range(runs):
-            # The contrast is the first axis that is left.
-            share = weight[:, run].reshape(-1, *[1] * (total.ndim - 1))
+            share = weight[:, run, None]
             value = figure(*sums[run * parts : (run + 1) * parts])
             # A run that has no part in a contrast must not spoil it where its own figure is undefined.
             total = total + np.where(share == 0, 0.0, share * value)
@@ -49,16 +48,6 @@ def contrasts(
     with np.errstate(divide="ignore", invalid="ignore"):
         _fill(result, np.arange(len(weight)), tuple(columns), statistic, resamples, seed)
     return result
-
-
-def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Of two sums."""
-    return np.asarray(numerator / denominator)
-
-
-def relative(numerator: Floats, denominator: Floats, reference: Floats, units: Floats) -> Floats:
-    """A ratio of sums relative to a reference one."""
-    return np.asarray((numerator / denominator) / (reference / units))
 
 
 def log_half_point(alphas: Sequence[float], level: float = 0.5) -> Figure:

@@ -1,7 +1,7 @@
 """Bootstrap intervals that resample prompts, never pooled rows.
 
-BCa intervals after Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 14.3, as in
-`scipy.stats.bootstrap`. Every array has prompts on its first axis.
+BCa intervals after Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 14.3 (`driftscope.stats.resampling`).
+Every array has prompts on its first axis.
 
 Simulated coverage of the 95% interval of a mean (6000 data sets each), by number of prompts:
 
@@ -13,26 +13,23 @@ Simulated coverage of the 95% interval of a mean (6000 data sets each), by numbe
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
-Floats = NDArray[np.float64]
+from driftscope.stats.resampling import CONFIDENCE, Figure, Floats, at_once, bca_ends, ratio, relative
 
-CONFIDENCE = 0.95
+__all__ = ["CONFIDENCE", "Floats"]
+
 RESAMPLES = 2000
 SEED = 0
 MIN_PROMPTS = 12
 """With fewer prompts a figure has no interval."""
 MIN_DENOMINATOR = 20
 """With a smaller denominator a ratio is not measurable."""
-_BATCH_ELEMENTS = 4_000_000
-_CONSTANT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def bca(values: ArrayLike, *, resamples: int = RESAMPLES, seed: int = SEED) -> I
     flat = _flat(data)
     for prompts, columns in _by_presence(np.isfinite(flat)):
         part = flat[np.ix_(prompts, columns)]
-        _fill(result, columns, (part,), _mean, resamples, seed)
+        _fill(result, columns, (part, np.ones((len(part), 1))), ratio, resamples, seed)
     return result
 
 
@@ -110,7 +107,7 @@ def ratio_of_sums(
         enough = parts[1].sum(axis=0) >= minimum
         if enough.any():
             kept = tuple(part[:, enough] for part in parts)
-            _fill(result, columns[enough], kept, _ratio, resamples, seed)
+            _fill(result, columns[enough], kept, ratio, resamples, seed)
     return result
 
 
@@ -138,7 +135,7 @@ def relative_ratio(
         enough = (kept[1].sum(axis=0) >= minimum) & (kept[3].sum(axis=0) >= minimum) & (kept[2].sum(axis=0) > 0)
         if enough.any():
             kept = tuple(part[:, enough] for part in kept)
-            _fill(result, columns[enough], kept, _relative, resamples, seed)
+            _fill(result, columns[enough], kept, relative, resamples, seed)
     return result
 
 
@@ -148,18 +145,6 @@ def paired_difference(
     """Mean over prompts of `values[prompt, ...] - reference[prompt, ...]`; a prompt needs both."""
     difference = np.asarray(values, dtype=np.float64) - np.asarray(reference, dtype=np.float64)
     return bca(difference, resamples=resamples, seed=seed)
-
-
-def _mean(values: Floats, axis: int) -> Floats:
-    return np.mean(values, axis=axis)
-
-
-def _ratio(numerator: Floats, denominator: Floats, axis: int) -> Floats:
-    return np.asarray(numerator.sum(axis=axis) / denominator.sum(axis=axis))
-
-
-def _relative(num: Floats, den: Floats, ref_num: Floats, ref_den: Floats, axis: int) -> Floats:
-    return np.asarray(_ratio(num, den, axis) / _ratio(ref_num, ref_den, axis))
 
 
 def _blank(shape: tuple[int, ...]) -> Intervals:
@@ -175,6 +160,9 @@ def _by_presence(present: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp],
     """Columns that lack the same prompts, together: (indices of their prompts, indices of the columns)."""
     if not present.size:
         return
+    if present.all():
+        yield np.arange(len(present)), np.arange(present.shape[1])
+        return
     patterns, membership = np.unique(present, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         prompts = np.flatnonzero(patterns[:, number])
@@ -186,33 +174,12 @@ def _fill(
     result: Intervals,
     columns: NDArray[np.intp],
     parts: tuple[Floats, ...],
-    statistic: Callable[..., Floats],
+    figure: Figure,
     resamples: int,
     seed: int,
 ) -> None:
     """Write the figures of `columns`; `parts` are [prompt, column] arrays without gaps."""
     mean, low, high = (part.reshape(-1) for part in (result.mean, result.low, result.high))
-    point = statistic(*parts, axis=0)
-    mean[columns] = point
-    prompts = len(parts[0])
-    if prompts < MIN_PROMPTS:
-        return
-    data = tuple(np.ascontiguousarray(part.T) for part in parts)
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore")
-        outcome = stats.bootstrap(
-            data,
-            statistic,
-            n_resamples=resamples,
-            batch=max(1, _BATCH_ELEMENTS // data[0].size),
-            vectorized=True,
-            paired=len(data) > 1,
-            axis=-1,
-            confidence_level=CONFIDENCE,
-            method="BCa",
-            rng=np.random.default_rng(seed),
-        )
-    spread = np.ptp(outcome.bootstrap_distribution, axis=-1)
-    constant = spread <= _CONSTANT * np.maximum(1.0, np.abs(point))
-    low[columns] = np.where(constant, point, outcome.confidence_interval.low)
-    high[columns] = np.where(constant, point, outcome.confidence_interval.high)
+    mean[columns] = at_once(parts, figure)
+    if len(parts[0]) >= MIN_PROMPTS:
+        low[columns], high[columns] = bca_ends(parts, figure, resamples, seed)

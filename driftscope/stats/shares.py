@@ -43,8 +43,8 @@ def count_quantiles(
     return result
 
 
-def _removed(changed: Floats, free: Floats, axis: int) -> Floats:
-    return np.asarray(1 - changed.mean(axis=axis) / free.mean(axis=axis))
+def _removed(changed: Floats, free: Floats) -> Floats:
+    return np.asarray(1 - changed / free)
 
 
 def _quantiles(pooled: Floats, levels: Sequence[float]) -> Floats:

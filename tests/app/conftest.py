@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +68,10 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         partial.write_shard("clean", prompt_ids(SMALL)[number], tables(SMALL, number))
     (folder / "partial" / "shards" / "clean" / ".new-1").mkdir()
     shutil.copytree(folder / "partial", folder / "corrupt")
-    (folder / "corrupt" / "shards" / "clean" / prompt_ids(SMALL)[0] / "anchors.parquet").write_bytes(b"PAR1 no")
+    broken = folder / "corrupt" / "shards" / "clean" / prompt_ids(SMALL)[0]
+    (broken / "anchors.parquet").write_bytes(b"PAR1 no")
+    # A shard is known by its folder's time, which a copy has kept.
+    os.utime(broken)
     old = json.loads((folder / "partial" / "run.json").read_text())
     (folder / "old-schema").mkdir()
     (folder / "old-schema" / "run.json").write_text(json.dumps({**old, "schema_version": 0}))

@@ -256,3 +256,38 @@ def test_a_chart_is_downloaded_as_image_and_as_data(page: Any, address: str) -> 
         path = waiting.value.path()
         assert waiting.value.suggested_filename == f"acceptance.{kind.lower()}"
         assert Path(path).read_bytes().startswith(start)
+
+
+def test_the_first_page_has_a_name_in_the_address_too(page: Any, address: str) -> None:
+    page.goto(f"{address}/overview?run=steady&step=2")
+    settled(page)
+    page.wait_for_function("document.querySelector('h1')?.innerText === 'steady'")
+    assert page.get_by_text("Page not found").count() == 0
+    assert query(page) == {"run": "steady", "step": "2"}
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_charts_fill_their_cards_and_do_not_stick_out(page: Any, address: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 1000})
+    for name in (
+        "norms?run=drifting",
+        "attention?run=drifting",
+        "noise?run=drifting",
+        "robustness?run=drifting",
+        "compare?runs=drifting,steady",
+    ):
+        page.goto(f"{address}/{name}")
+        settled(page)
+        points(page)
+        page.wait_for_timeout(300)
+        found = page.evaluate(
+            """() => [...document.querySelectorAll('[class*=st-key-panels]')].map(part => {
+                 const room = part.getBoundingClientRect();
+                 const drawn = [...part.querySelectorAll('.stVegaLiteChart svg.marks')].map(svg => svg.getBoundingClientRect());
+                 return {name: part.className, room: room.width, inside: drawn.every(
+                   box => box.left >= room.left - 1 && box.right <= room.right + 1),
+                   share: (Math.max(...drawn.map(box => box.right)) - room.left) / Math.min(room.width, 1060)}})"""
+        )
+        assert found
+        assert [part["name"] for part in found if not part["inside"]] == []
+        assert [part["name"] for part in found if part["share"] < 0.9] == []

@@ -45,12 +45,20 @@ def test_panels_below_each_other_are_charts_of_their_own(run: Run) -> None:
     assert all("datasets" in panel and "layer" in panel for panel in panels)
 
 
-def test_panels_side_by_side_fill_the_width(run: Run) -> None:
+def test_panels_side_by_side_with_names_of_their_own_are_charts_of_their_own(run: Run) -> None:
     aux = next(item for item in figures.norms([run], "rms", "size", "drafted") if item.name == "aux")
-    assert aux.wide
-    widths = [part["width"] for part in resized(aux.spec, 1000)["hconcat"]]
+    assert not aux.wide
+    assert aux.beside == len(aux.panels()) == len(aux.spec["hconcat"])
+    assert all("datasets" in panel for panel in aux.panels())
+
+
+def test_panels_that_share_the_names_of_their_rows_fill_a_wide_card(run: Run) -> None:
+    jumps = next(item for item in figures.norms([run], "rms", "size", "drafted") if item.name == "jumps")
+    assert jumps.wide
+    assert jumps.panels() == [jumps.spec]
+    widths = [part["width"] for part in resized(jumps.spec, 1000)["hconcat"]]
     assert 700 < sum(widths) < 1000
-    assert [part["width"] for part in aux.spec["hconcat"]] != widths
+    assert [part["width"] for part in jumps.spec["hconcat"]] != widths
 
 
 def test_a_long_legend_is_broken_into_lines_and_a_short_one_is_not() -> None:
@@ -59,7 +67,7 @@ def test_a_long_legend_is_broken_into_lines_and_a_short_one_is_not() -> None:
         return {"layer": [{"encoding": {"color": colour, "x": {"field": "step"}}}]}
 
     def columns(names: list[str]) -> object:
-        return folded(spec(names))["layer"][0]["encoding"]["color"]["legend"].get("columns")
+        return folded(spec(names), 58)["layer"][0]["encoding"]["color"]["legend"].get("columns")
 
     assert columns(["sink", "prompt", "drafted"]) is None
     assert columns(["x" * 40, "y" * 30]) == 1

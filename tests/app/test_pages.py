@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -68,12 +70,27 @@ def test_a_run_that_cannot_be_shown_gives_a_message_on_every_page(app: Start, od
 
 
 def test_the_table_of_runs_tells_of_broken_ones_too(app: Start, odd: Path) -> None:
-    table = app(odd, run="partial").dataframe[0].value.set_index("run")
+    table = app(odd, run="partial").run().dataframe[0].value.set_index("run")
     assert set(table.index) == set(ODD)
     assert "schema version 0" in table.loc["old-schema", "verdict"]
     assert "anchors.parquet" in table.loc["corrupt", "verdict"]
     assert table.loc["partial", "prompts"] == "2 of 13"
     assert table.loc["empty", "verdict"] == "no verdict"
+
+
+def test_the_first_look_at_a_run_does_not_wait_for_the_lines_of_others(
+    app: Start, library: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(library / "steady", tmp_path / name)
+        # Nothing is known of texts of another time.
+        os.utime(next((tmp_path / name / "shards" / "clean").iterdir()))
+    test = app(tmp_path, run="one")
+    verdicts = test.dataframe[0].value.set_index("run")["verdict"]
+    assert verdicts["one"] == "no drift found"
+    assert verdicts["two"] == "…"
+    verdicts = test.run().dataframe[0].value.set_index("run")["verdict"]
+    assert verdicts["two"] == "no drift found"
 
 
 def test_the_overview_says_and_draws_what_the_run_holds(app: Start, library: Path) -> None:
@@ -148,7 +165,8 @@ def test_l2_is_rms_times_the_root_of_the_width(app: Start, library: Path) -> Non
     l2 = drawn(test)
 
     def carry(rows: object) -> np.ndarray:
-        mine = rows[rows["site"] == "carry"].drop_duplicates().sort_values("step")  # type: ignore[index]
+        mine = rows[(rows["site"] == "carry") & rows["step"].notna()]  # type: ignore[index]
+        mine = mine.drop_duplicates().sort_values("step")
         return mine["mean"].unique()
 
     np.testing.assert_allclose(carry(l2), carry(rms) * math.sqrt(64), rtol=1e-6)
@@ -185,9 +203,14 @@ def test_compare_gives_the_answer_and_the_figures_of_a_step(app: Start, library:
         mine = rows[(rows["run"] == label) & rows["step"].notna()]
         assert set(np.round(growth, 6)) <= set(mine["mean"].round(6))
     test.segmented_control(key="q-step").set_value("3").run()
-    table = next(frame.value for frame in test.dataframe if "figure" in frame.value).set_index("figure")
+    shown = words(test).replace("<wbr>", "")
+    table = {
+        cells[0]: cells[1:] for line in shown.split("<tr>") if len(cells := re.findall("<td>(.*?)</td>", line)) == 3
+    }
     third = Run.open(library / "drifting").summary()["steps"][2]["growth"]
-    assert any(value.startswith(f"{third['mean']:.3f} (") for value in table.loc["growth"])
+    assert any(value.startswith(f"{third['mean']:.2f} (") for value in table["growth (x step 1)"])
+    anchors = Run.open(library / "drifting").summary()["steps"][2]["acceptance"]["anchors"]
+    assert f"{anchors:,}" in table["anchors"]
 
 
 def test_runs_of_other_texts_are_not_compared(app: Start, library: Path, measured: Path) -> None:
@@ -251,7 +274,7 @@ def test_a_run_without_text_says_so(app: Start, library: Path) -> None:
 def test_the_checkpoint_page_shows_switches_with_their_origin(app: Start, measured: Path) -> None:
     test = app(measured, page="checkpoint")
     info = Run.open(measured / "tiny").info
-    shown = words(test)
+    shown = words(test).replace("<wbr>", "")
     for name in info.checkpoint.switches:
         assert f"<td>{name}</td>" in shown
     origin = info.checkpoint.origins["carry"]
@@ -268,7 +291,10 @@ def test_a_stored_audit_is_shown(app: Start, library: Path, tmp_path: Path) -> N
         "verdict": "It was trained with a post-norm carry.",
         "findings": [{"code": "DS204", "title": "Carry", "statement": "better by far", "try": ["--carry post"]}],
         "hypotheses": [{**row, "loss_later": interval, "length": None}],
-        "controls": [{"name": "random drafter", "loss": 9.0}],
+        "controls": [{"name": "random drafter", "loss": 9.0, "beaten": True}],
+        "unsettled": ["no file says the rope base"],
+        "prompts": 46,
+        "anchors": 1736,
     }
     (run / "audit.json").write_text(json.dumps(found))
     test = app(run, page="checkpoint")
@@ -276,6 +302,10 @@ def test_a_stored_audit_is_shown(app: Start, library: Path, tmp_path: Path) -> N
     assert "DS204" in words(test)
     table = next(frame.value for frame in test.dataframe if "alternative" in frame.value)
     assert table["loss falls by (nats)"].tolist() == ["+0.50 (+0.40 to +0.60)"]
+    assert "no file says the rope base" in words(test)
+    assert "46 prompts and 1,736 anchors" in words(test)
+    controls = next(frame.value for frame in test.dataframe if "control" in frame.value)
+    assert controls["told apart"].tolist() == ["yes"]
 
 
 def test_without_a_run_the_app_says_how_to_make_one(
@@ -285,6 +315,8 @@ def test_without_a_run_the_app_says_how_to_make_one(
     test = app()
     assert "no run yet" in words(test)
     assert not messages(go(test, "new_run"))
+    (tmp_path / "empty").mkdir()
+    assert "no run yet" in words(app(tmp_path / "empty"))
 
 
 def test_an_unforeseen_error_is_a_message(app: Start, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +329,22 @@ def test_an_unforeseen_error_is_a_message(app: Start, library: Path, monkeypatch
     (message,) = messages(test)
     assert "KeyError" in message
     assert "\\*such\\*" in message
+
+
+def test_an_unforeseen_error_of_one_run_leaves_the_table_of_all(
+    app: Start, library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("driftscope.app.loading.digest", lambda run, part: 1 / 0)
+    monkeypatch.setattr("driftscope.app.loading.stored", lambda signature: None)
+    shutil.copytree(library / "steady", tmp_path / "one")
+    shutil.copytree(library / "steady", tmp_path / "two")
+    # What another test found out about these texts does not hold for texts of another time.
+    os.utime(next((tmp_path / "two" / "shards" / "clean").iterdir()))
+    test = app(tmp_path, run="one").run()
+    table = test.dataframe[0].value.set_index("run")
+    assert "ZeroDivisionError" in table.loc["two", "verdict"]
+    assert test.title[0].value == "one"
+    assert not messages(test)
 
 
 def test_new_run_shows_the_command_that_it_will_run(

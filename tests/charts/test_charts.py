@@ -25,6 +25,7 @@ NAMES = (
     "norms",
     "growth",
     "sites",
+    "jumps",
     "boundaries",
     "aux",
     "cosines",
@@ -96,6 +97,32 @@ def test_every_chart_is_valid_alone_and_with_several_runs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_tick_that_was_asked_for_is_left_out(name: str) -> None:
+    """Vega thins given values to the count that it would choose itself."""
+    for unit in units(getattr(drifting().charts, name)().to_dict()):
+        for channel in unit["encoding"].values():
+            axis = channel.get("axis") if isinstance(channel, dict) else None
+            if axis and axis.get("values"):
+                assert axis["tickCount"] >= len(axis["values"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_comes_with_its_interval_and_what_it_is_over(name: str) -> None:
+    found = 0
+    for unit in units(getattr(drifting().charts, name)().to_dict()):
+        tips = unit["encoding"].get("tooltip", ())
+        fields = {tip["field"]: tip for tip in tips}
+        if "mean" in fields:
+            found += 1
+            assert {"low", "high", "prompts"} <= set(fields)
+            assert fields["mean"]["title"]
+            # A share of an axis in percent is one on hover.
+            axes = [unit["encoding"][way].get("axis") or {} for way in ("x", "y") if way in unit["encoding"]]
+            assert fields["mean"]["format"].endswith("%") == any(axis.get("format") == "%" for axis in axes)
+    assert found
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_was_not_recorded_is_said_in_words(name: str) -> None:
     spec = getattr(unmeasured().charts, name)().to_dict()
     assert {unit["mark"]["style"] for unit in units(spec)} == {"note"}
@@ -103,12 +130,15 @@ def test_what_was_not_recorded_is_said_in_words(name: str) -> None:
 
 def test_growth_draws_the_summary_with_intervals_and_onset(figures: pd.DataFrame, marks: pd.DataFrame) -> None:
     chart = norms.growth(figures, marks)
-    ((line, rows),) = drawn(chart, "line")
+    beside, (line, rows) = drawn(chart, "line")
     assert line["encoding"]["y"]["scale"]["type"] == "log"
     for step in drifting().summary()["steps"]:
         row = rows[(rows["step"] == step["step"]) & (rows["quantity"] == "growth")].iloc[0]
         assert (row["mean"], row["low"], row["high"]) == tuple(step["growth"].values())
-    ((band, _),) = drawn(chart, "area")
+    # What is compared with stands behind, broader, so that the two can coincide.
+    assert set(beside[1]["quantity"]) == {"matched_growth"}
+    assert beside[0]["mark"]["strokeWidth"] > line["mark"]["strokeWidth"]
+    band, _ = drawn(chart, "area")[-1]
     assert (band["encoding"]["y"]["field"], band["encoding"]["y2"]["field"]) == ("low", "high")
     rule = next(rows for unit, rows in drawn(chart, "rule") if unit["mark"]["style"] == "onset-rule")
     assert list(rule["step"]) == [drifting().summary()["onset"]["norm_up"]]
@@ -128,11 +158,11 @@ def test_a_gap_where_nothing_was_measured(figures: pd.DataFrame) -> None:
     hole = (lacking["quantity"] == "growth") & (lacking["step"] == 3)
     lacking.loc[hole, ["mean", "low", "high"]] = np.nan
     chart = norms.growth(lacking)
-    ((line, rows),) = drawn(chart, "line")
+    line, rows = drawn(chart, "line")[-1]
     row = rows[(rows["step"] == 3) & (rows["quantity"] == "growth")].iloc[0]
     assert row["mean"] is None or np.isnan(row["mean"])
     assert line["mark"]["invalid"].startswith("break-paths")
-    ((band, _),) = drawn(chart, "area")
+    band, _ = drawn(chart, "area")[-1]
     assert band["mark"]["invalid"].startswith("break-paths")
 
 

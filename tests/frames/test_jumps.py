@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from driftscope import frames
+from driftscope.frames.jumps import jump_sentences
 from driftscope.run import Run
 from tests.fake_run import Fake, meta, prompt_ids, tables
 
@@ -48,6 +49,19 @@ def test_a_head_that_jumps_once_has_no_slope(tmp_path: Path) -> None:
     frame = frames.site_jumps([planted(tmp_path / "run", 5.0, 1.0)])
     np.testing.assert_allclose(figure(frame, "slope")["mean"], 1.0, rtol=1e-6)
     np.testing.assert_allclose(figure(frame, "jump")["mean"], 5.0, rtol=1e-6)
+
+
+def test_the_site_that_changes_most_is_named() -> None:
+    figures = [("state", "jump", 0.5), ("carry", "jump", 3.0), ("state", "slope", 1.2), ("carry", "slope", 1.1)]
+    frame = pd.DataFrame(figures, columns=["site", "quantity", "mean"]).assign(run="one")
+    frame = frame.assign(low=frame["mean"] - 0.05, high=frame["mean"] + 0.05)
+    ((run, text),) = jump_sentences(frame)
+    assert run == "one"
+    assert text == (
+        "carry changes most at step 2, x3.00 (95% 2.95 to 3.05); state changes most per step behind it, x1.20 (95% 1.15 to 1.25)"
+    )
+    steady = frame.assign(mean=1.002, low=np.nan, high=np.nan)
+    assert jump_sentences(steady) == [("one", "none changes by 1% at step 2; none changes by 1% per step behind it")]
 
 
 def test_what_cannot_be_measured_is_absent(tmp_path: Path) -> None:

@@ -29,7 +29,11 @@ def test_pictures_follow_the_sections_and_say_what_they_show() -> None:
     growth = interval_text(*last["growth"].values(), ".2f")
     assert table["growth"].iloc[-1] == growth
     assert table["anchors"].iloc[-1] == f"{last['acceptance']['anchors']:,}"
-    assert found["noise-dose"].sentences[0].startswith("eagle3, state: half of the length is lost at alpha 0.")
+    assert (
+        found["noise-dose"]
+        .sentences[0]
+        .startswith("eagle3, noise on the carried state: half of the length is lost at alpha 0.")
+    )
     assert "magnitude causes" in found["pin-excess"].sentences[0]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy import stats as scipy_stats
 
 from driftscope import stats
 from driftscope.cells import PromptCells, chains
@@ -12,7 +11,8 @@ from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent, plain, with_interval
-from driftscope.stats.intervals import CONFIDENCE, MIN_PROMPTS, SEED, Floats, Interval
+from driftscope.stats.intervals import MIN_PROMPTS, SEED, Floats, Interval
+from driftscope.stats.resampling import at_once, percentile_ends
 
 _NO_TEXT = "the text is not confirmed as the target's, so nothing tells what it accepts"
 _RATES = np.linspace(0.0, 1.0, 2001)
@@ -122,30 +122,18 @@ def _served_rounds(rows: pd.DataFrame, depth: int) -> list[Floats] | None:
 def _spread_ratio(sums: Floats, depth: int, resamples: int) -> Interval | None:
     """SD over rounds / SD under a constant rate with the same mean; `sums[prompt]` are rounds, total, total of squares."""
 
-    def ratio(rounds: Floats, total: Floats, squares: Floats, axis: int) -> Floats:
-        count = rounds.sum(axis)
-        mean = total.sum(axis) / count
-        variance = squares.sum(axis) / count - mean**2
+    def ratio(rounds: Floats, total: Floats, squares: Floats) -> Floats:
+        mean = total / rounds
+        variance = squares / rounds - mean**2
         return np.asarray(np.sqrt(np.maximum(variance, 0) / constant_rate_variance(mean, depth)))
 
-    rounds, total, squares = sums.T
+    parts = [column[:, None] for column in sums.T]
     with np.errstate(divide="ignore", invalid="ignore"):
-        point = float(ratio(rounds, total, squares, axis=0))
+        point = float(at_once(parts, ratio)[0])
         if not np.isfinite(point):
             return None
-        outcome = scipy_stats.bootstrap(
-            (rounds, total, squares),
-            ratio,
-            n_resamples=resamples,
-            vectorized=True,
-            paired=True,
-            confidence_level=CONFIDENCE,
-            method="percentile",
-            rng=np.random.default_rng(SEED),
-        ).confidence_interval
-    if not np.isfinite(outcome.low + outcome.high):
-        return Interval(point)
-    return Interval(point, float(outcome.low), float(outcome.high))
+        low, high = (float(end[0]) for end in percentile_ends(parts, ratio, resamples, SEED))
+    return Interval(point, low, high) if np.isfinite(low + high) else Interval(point)
 
 
 def constant_rate_variance(mean: Floats, depth: int) -> Floats:

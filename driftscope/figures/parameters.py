@@ -1,0 +1,44 @@
+"""The parameters of variants: JSON in the table `variants`, which anyone may have written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from driftscope.errors import RunError
+
+NOISE: dict[str, tuple[type, ...]] = {"site": (str,), "steps": (str,), "alpha": (int, float)}
+LENGTH: dict[str, tuple[type, ...]] = {"length": (int,), "policy": (str,), "window": (int, type(None))}
+"""Keys that are read, and their types."""
+
+
+def parameters_of(
+    variants: pd.DataFrame, form: Mapping[str, tuple[type, ...]] | None = None, kind: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """Variant -> its parameters, of all or of one kind. Raises RunError for what is no JSON object with the keys of `form`."""
+    found = {}
+    rows = zip(variants["variant"], variants["parameters"], variants["kind"], strict=True)
+    for name, text, own in rows:
+        if kind is None or own == kind:
+            found[str(name)] = _parsed(str(name), text, form or {})
+    return found
+
+
+def _parsed(name: str, text: Any, form: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise RunError(f"variant {name:.80}: its parameters are no JSON object; measure its probe again")
+    for key, types in form.items():
+        value = told.get(key)
+        if type(value) not in types or (isinstance(value, float) and not math.isfinite(value)) or key not in told:
+            raise RunError(
+                f"variant {name:.80} has no {key} in its parameters, or a strange one; measure its probe again"
+            )
+    return told
