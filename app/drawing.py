@@ -14,8 +14,8 @@ from driftscope.gallery import Picture
 
 Spec = dict[str, Any]
 _GROUPS = ("vconcat", "hconcat", "concat")
-_AXIS, _LEGEND, _NAMES = 66, 95, 90
-"""About how many pixels an axis, a legend of colours and names of categories take."""
+_AXIS, _GAP, _LEGEND, _NAMES = 66, 24, 95, 90
+"""About how many pixels an axis, a panel without one, a legend of colours and names of categories take."""
 _SYMBOL = 4
 """Characters that a symbol of a legend takes."""
 
@@ -104,9 +104,8 @@ def resized(plain: Spec, width: int) -> Spec:
     held = plain[key]
     across = len(held) if key == "hconcat" else min(plain.get("columns", len(held)), len(held))
     text = json.dumps(held)
-    room = (
-        width - _AXIS * across - (_LEGEND if "gradientLength" in text else 0) - (_NAMES if "labelLimit" in text else 0)
-    )
+    axes = sum(_AXIS if all(_has_names(layer) for layer in _layers(part)) else _GAP for part in held[:across])
+    room = width - axes - (_LEGEND if "gradientLength" in text else 0) - (_NAMES if "labelLimit" in text else 0)
     drawn = sum(_width(part) for part in held[:across])
     factor = room / drawn if drawn else 1.0
     return {**plain, key: [_scaled(part, factor) for part in held]}

@@ -5,8 +5,8 @@
 A reader may read a file or refuse it in one line. It may not crash, hang, run what a file holds, leave the folder, hand out
 a capture that is not the stored one, or take more memory than twice the file's size and 100 MiB. Inputs are made and read
 in a process of their own with an address space of limited size; memory is the peak of its resident set. An input is decided
-by seed and number alone: `--only NUMBER` repeats one and shows the traceback. With `--seconds` it stops after that time and
-goes on when it is called again with the same `-o`.
+by seed, number and `--readers` alone: `--only NUMBER` repeats one and shows the traceback. With `--seconds` it stops after
+that time and goes on when it is called again with the same `-o`.
 """
 
 from __future__ import annotations

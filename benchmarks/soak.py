@@ -124,8 +124,9 @@ def soak(
     end, known = time.monotonic() + seconds, folder / "soak.json"
     draw, outcome = random.Random(seed), Outcome(prompts)
     if known.is_file():
-        held = json.loads(known.read_text())
-        pair, outcome = tiny_pair(folder / "pair"), Outcome(**held["outcome"])
+        pair, outcome = tiny_pair(folder / "pair"), Outcome(**json.loads(known.read_text()))
+        if outcome.rows:
+            return outcome
         draw = random.Random(f"{seed}:{outcome.starts}")
     else:
         pair = save_pair(folder / "pair")
@@ -133,13 +134,12 @@ def soak(
         write_prompts(pair.prompts, *texts)
         start(_arguments(pair, folder / "calm")).wait()
     finished = _disturbed(pair, folder / "killed", draw, window, start, outcome, end)
-    known.write_text(json.dumps({"outcome": vars(outcome)}))
-    if not finished:
-        return None
-    if not outcome.problems:
+    known.write_text(json.dumps(vars(outcome)))
+    if finished and not outcome.problems:
         _compare(folder / "calm", folder / "killed", outcome)
         _swept(pair, folder / "killed", start, outcome)
-    return outcome
+    known.write_text(json.dumps(vars(outcome)))
+    return outcome if finished else None
 
 
 def _arguments(pair: TinyPair, place: Path, *more: str) -> list[str]:
@@ -199,10 +199,12 @@ def _compare(calm: Path, killed: Path, outcome: Outcome) -> None:
         if absent or not run.info.prompts:
             outcome.problems.append(f"the {what} run lacks {len(absent)} shards")
     for name in TABLES:
-        left, right = one.table(name), other.table(name)
-        outcome.rows[name] = len(left)
         try:
+            left, right = one.table(name), other.table(name)
+            outcome.rows[name] = len(left)
             pd.testing.assert_frame_equal(left, right, check_exact=True)
+        except DriftscopeError as error:
+            outcome.problems.append(str(error))
         except AssertionError as error:
             outcome.problems.append(f"table {name} differs: {str(error).splitlines()[0]}")
     facts = [run.info.model_dump(mode="json", exclude={"provenance"}) for run in (one, other)]

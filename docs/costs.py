@@ -13,6 +13,16 @@ WAYS = {
     "ours": "driftscope",
 }
 
+READERS = {
+    "checkpoint": "a drafter's checkpoint",
+    "capture": "the cache of captures, which drops what is damaged",
+    "folder": "a folder for `--capture`",
+    "dump": "an engine's dump for `--from`",
+    "prompts": "`--prompts`",
+    "run": "a run, and `show`",
+    "report": "`compare` and `report`",
+}
+
 
 def on_files(files: Any, config: Any) -> Any:
     """Hook of mkdocs: add the page."""
@@ -46,6 +56,8 @@ def cost_page() -> str:
         "training_cost": _training,
         "startup": _startup,
         "app_speed": _dashboard,
+        "fuzz": _fuzz,
+        "soak": _soak,
     }
     for name, make in makers.items():
         found = result(name)
@@ -164,4 +176,44 @@ def _dashboard(found: dict[str, Any]) -> list[str]:
         f" {found['rows'] / 1e6:.2f} million rows, reading included, takes {opening:.1f} CPU s; of the other {len(first)} pages"
         f" the first visit takes at most {first[slowest]:.1f} ({slowest}), a later one {again:.1f}, and the change of a control"
         f" {control:.1f}. What was read and computed in between is kept in memory; nothing was on disk before.",
+    ]
+
+
+def _fuzz(found: dict[str, Any]) -> list[str]:
+    by_reader: dict[str, dict[str, int]] = {}
+    for kind, count in found["by_kind"].items():
+        reader, _, outcome = kind.split(" / ")
+        told = by_reader.setdefault(reader, {})
+        told[outcome] = told.get(outcome, 0) + count
+    rows = [
+        [about, *(f"{told.get(outcome, 0):,}" for outcome in ("read", "refused"))]
+        for name, about in READERS.items()
+        if (told := by_reader.get(name))
+    ]
+    share, slowest = found["largest_share_of_allowed_memory"], found["longest_cpu_seconds"]
+    return [
+        "## What it withstands",
+        f"`python benchmarks/fuzz.py` hands the readers {found['inputs']:,} files that lie: sound ones that were truncated, whose"
+        " bits were flipped, or that were made to deceive, such as headers that claim terabytes, pickles with code in them,"
+        " archives and pages that inflate, deep JSON, links to devices, and numbers that no program writes. A reader may read a"
+        " file or refuse it in one line; it may not crash, hang, run what is in it, leave the folder, or take more memory than"
+        f" twice the file's size and 100 MiB. Faults: {len(found['problems'])}. The most memory, {share['value']:.0%} of what is"
+        f" allowed, was asked by {_kind(share)}; the longest time, {slowest['value']:.1f} CPU s, by {_kind(slowest)}.",
+        _table(["reader of", "read", "refused"], rows),
+    ]
+
+
+def _kind(found: dict[str, Any]) -> str:
+    reader, _, kind = str(found["kind"]).partition(" / ")
+    return f"{READERS[reader]} ({kind})"
+
+
+def _soak(found: dict[str, Any]) -> list[str]:
+    stages = ", ".join(f"{count} while {stage}" for stage, count in found["killed_while"].items())
+    rows = sum(found["rows"].values())
+    same = "are not those" if found["problems"] else "are, bit for bit, those"
+    return [
+        f"`python benchmarks/soak.py` probes {found['prompts']:,} prompts with a tiny pair, killed with SIGKILL"
+        f" {found['kills']} times ({stages}) and resumed each time: its {rows:,} rows and {found['captures']:,} captures {same}"
+        " of a run that was left alone.",
     ]

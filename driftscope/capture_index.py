@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from driftscope.errors import DriftscopeError
+from driftscope.free_form import Count, Size
 from driftscope.untrusted import json_object
 
 SCHEMA = 1
 _LARGEST = 32 * 2**20
-Count = Annotated[int, Field(ge=0, lt=2**31)]
-Size = Annotated[int, Field(gt=0, lt=2**31)]
 _KEY = re.compile("[0-9a-f]{1,64}")
 """The name of a folder in this one, and of nothing else."""
 

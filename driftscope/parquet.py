@@ -156,6 +156,9 @@ def _check_claims(held: pq.ParquetFile, file: Path, content: Content, places: Se
         part = footer.row_group(group)
         for place in places:
             chunk = part.column(place)
+            if chunk.num_values == chunk.total_compressed_size == 0:
+                # A table without rows has no pages.
+                continue
             start = chunk.dictionary_page_offset or chunk.data_page_offset
             claimed += inflated(content, start, start + chunk.total_compressed_size)
             if claimed > limit or chunk.num_values * _WIDEST > limit:

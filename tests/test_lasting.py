@@ -56,6 +56,9 @@ def test_rows_that_differ_are_told(soaked: tuple[Path, soak.Outcome]) -> None:
     again = soak.Outcome(3)
     soak._compare(folder / "calm", folder / "killed", again)
     assert [problem.partition(":")[0] for problem in again.problems] == ["table anchors differs"]
+    file.write_bytes(file.read_bytes()[:-9])
+    soak._compare(folder / "calm", folder / "killed", again)
+    assert again.problems[1].startswith(f"cannot read {file}")
     shutil.rmtree(file.parent)
     soak._compare(folder / "calm", folder / "killed", again)
     assert "the disturbed run lacks 1 shards" in again.problems

@@ -16,7 +16,7 @@ from driftscope import parquet_pages
 from driftscope.parquet import chosen_of, read_columns, write_table
 from driftscope.parquet_pages import inflated
 from driftscope.run import Run
-from driftscope.schema import ANCHORS
+from driftscope.schema import ANCHORS, TABLES
 from tests.fake_run import Fake, meta, prompt_ids, tables
 
 FAKE = Fake(prompts=2, anchors=5, depth=3, heads=2)
@@ -32,6 +32,18 @@ def test_a_table_is_read_back_as_it_was(rows: pa.Table, tmp_path: Path) -> None:
     stored, found = read_columns(tmp_path / "anchors.parquet", ANCHORS)
     assert stored == found.column_names == rows.column_names
     assert found.cast(rows.schema).equals(rows)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("way", [{}, {"use_dictionary": False}, {"use_dictionary": True}])
+def test_a_table_without_rows_is_read_back(name: str, way: dict[str, Any], tmp_path: Path) -> None:
+    """Such as the heaviest keys of a prompt all of whose anchors lie in loops: it has columns, and no page in them."""
+    declared, file = TABLES[name], tmp_path / f"{name}.parquet"
+    pq.write_table(declared.empty(), file, **way) if way else write_table(file, declared.empty())
+    stored, found = read_columns(file, declared)
+    assert stored == declared.empty().column_names
+    assert len(found) == 0
+    assert list(declared.frame(found)) == stored
 
 
 def test_families_and_names_choose_columns(rows: pa.Table, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from driftscope.captures import capture
 from driftscope.errors import TargetError
+from driftscope.packing import packed_products
 from driftscope.target import Target, load_target, wrap_target
 from tests.tiny_target import EOS, VOCAB, tiny_config, tiny_model, tiny_prompts, tiny_tokenizer
 
@@ -98,7 +99,8 @@ def family(name: str) -> Target:
 def by_hand(target: Target, prompt: tuple[int, ...], new: int) -> tuple[list[int], list[Tensor], Tensor]:
     """Greedy text, the input of every layer and of the final norm, and its output: plain hooks, no batch and no KV cache."""
     text = list(prompt)
-    with torch.no_grad():
+    # With the products of a capture, whose rounding some of these layers enlarge.
+    with torch.no_grad(), packed_products(target.model):
         for _ in range(new):
             text.append(int(target.model(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1].argmax()))
             if text[-1] in target.eos_ids:

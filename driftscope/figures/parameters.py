@@ -21,10 +21,9 @@ def parameters_of(
 ) -> dict[str, dict[str, Any]]:
     """Variant -> its parameters, of all or of one kind. Raises RunError for what is no JSON object with the keys of `form`."""
     found = {}
-    rows = zip(variants["variant"], variants["parameters"], variants["kind"], strict=True)
-    for name, text, own in rows:
-        if kind is None or own == kind:
-            found[str(name)] = _parsed(str(name), text, form or {})
+    rows = variants if kind is None else variants[variants["kind"] == kind]
+    for name, text in zip(rows["variant"], rows["parameters"], strict=True):
+        found[str(name)] = _parsed(str(name), text, form or {})
     return found
 
 
