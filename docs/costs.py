@@ -23,6 +23,9 @@ READERS = {
     "report": "`compare` and `report`",
 }
 
+LEAST = 16
+"""MiB below which memory that was reserved before hides how it grows."""
+
 
 def on_files(files: Any, config: Any) -> Any:
     """Hook of mkdocs: add the page."""
@@ -120,6 +123,8 @@ def _growth(found: dict[str, Any]) -> list[str]:
     for name, grown in found["grown"].items():
         sizes, cpu, peak = grown["sizes"], grown["cpu"], grown["peak_mib"]
         told = [grown[f"{kind}_exponent"] for kind in ("cpu", "peak")]
+        if min(peak[len(peak) // 2 :]) < LEAST:
+            told[1] = None
         rows.append(
             [
                 name,
