@@ -112,11 +112,11 @@ def test_files_that_lie_are_read_or_refused(stock: Any, watch: Any, tmp_path: Pa
         for path in readers.sound(name, stock, tmp_path):
             assert readers.READ[name](path, stock) == ""
     found = [
-        fuzz.attempt(number, 0, fuzz.reader_of(number, names), tmp_path / "case", stock, watch) for number in range(100)
+        fuzz.attempt(number, 0, fuzz.reader_of(number, names), tmp_path / "case", stock, watch) for number in range(60)
     ]
     assert [result for result in found if result["problem"]] == []
     assert {result["reader"] for result in found} == set(names)
-    assert sum(result["outcome"] == "refused" for result in found) > 40
+    assert sum(result["outcome"] == "refused" for result in found) > 25
 
 
 @linux
