@@ -13,11 +13,12 @@ from typing import Any
 import platformdirs
 
 from driftscope._version import __version__
-from driftscope.errors import DriftscopeError
+from driftscope.errors import DriftscopeError, RunError
 from driftscope.findings.thresholds import load
 from driftscope.report.content import RunPart
 from driftscope.run import Run
 from driftscope.summary import counts
+from driftscope.untrusted import json_object
 
 Digest = dict[str, Any]
 _FORM = 1
@@ -41,10 +42,9 @@ def digest(run: Run, part: RunPart) -> Digest:
 def stored(signature: str) -> Digest | None:
     """The digest that was kept of a run with this signature."""
     try:
-        found = json.loads(_file(signature).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json_object(_file(signature), RunError)
+    except (OSError, RunError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def store(signature: str, found: Digest) -> None:

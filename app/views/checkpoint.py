@@ -20,9 +20,11 @@ from driftscope.app.digest import cache_folder
 from driftscope.app.library import Entry
 from driftscope.app.shell import current
 from driftscope.app.watching import watch
+from driftscope.errors import RunError
 from driftscope.findings.words import counted
 from driftscope.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.schema import RunInfo
+from driftscope.untrusted import json_object
 
 _SECONDS = 300
 _TALL = 440
@@ -238,10 +240,10 @@ def _interval(found: Mapping[str, Any] | None) -> str:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json_object(file, RunError)
+    except (OSError, RunError):
         return None
-    return found if isinstance(found, dict) and "hypotheses" in found else None
+    return found if "hypotheses" in found else None
 
 
 def _stamp(path: Path) -> str:

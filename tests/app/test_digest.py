@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driftscope.app.digest import digest, store, stored
+from driftscope.app.digest import _file, digest, store, stored
 from driftscope.app.figures import parts
 from driftscope.run import Run
 
@@ -39,3 +39,11 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("DRIFTSCOPE_CACHE", str(tmp_path / "file"))
     store("a", {"kind": "none"})
     assert stored("a") is None
+
+
+def test_a_kept_digest_that_is_nested_too_deeply_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTSCOPE_CACHE", str(tmp_path))
+    store("signature", {"verdict": "drift"})
+    assert stored("signature") == {"verdict": "drift"}
+    _file("signature").write_text('{"verdict": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    assert stored("signature") is None

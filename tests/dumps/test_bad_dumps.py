@@ -20,22 +20,12 @@ from driftscope.captures import Capture
 from driftscope.dumps.files import held
 from driftscope.errors import DriftscopeError
 from driftscope.target import load_target
-from driftscope.target_ends import TargetEnds, load_target_ends
+from driftscope.target_ends import TargetEnds
 from tests.dumps import writers
-from tests.tiny_pair import TinyPair, save_pair
+from tests.tiny_pair import TinyPair
 
 AUX, LAYERS = (1, 2, 3), 4
 Held = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    return save_pair(tmp_path_factory.mktemp("pair"), prompts=2)
-
-
-@pytest.fixture(scope="module")
-def ends(pair: TinyPair) -> TargetEnds:
-    return load_target_ends(pair.target)
 
 
 @pytest.fixture(scope="module")

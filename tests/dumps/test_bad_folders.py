@@ -20,20 +20,10 @@ from driftscope.cache import CaptureCache
 from driftscope.capture_folder import INDEX, open_captures
 from driftscope.captures import Capture
 from driftscope.errors import DriftscopeError
-from driftscope.target_ends import TargetEnds, load_target_ends
-from tests.tiny_pair import TinyPair, save_pair
+from driftscope.target_ends import TargetEnds
+from tests.tiny_pair import TinyPair
 
 Index = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
-    return save_pair(tmp_path_factory.mktemp("pair"), prompts=2)
-
-
-@pytest.fixture(scope="module")
-def ends(pair: TinyPair) -> TargetEnds:
-    return load_target_ends(pair.target)
 
 
 @pytest.fixture(scope="module")
