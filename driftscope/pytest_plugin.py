@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from driftscope.kept_runs import Measurement, RunStore
-    from driftscope.pair import Pair
-    from driftscope.run import Run
+    from driftscope.asserts.run_fixture import Measurement, RunStore
+    from driftscope.chain.pair import Pair
+    from driftscope.runs.run import Run
 
 pytest.register_assert_rewrite("driftscope.asserts")
 
@@ -119,7 +119,7 @@ def _driftscope_measurement(request: pytest.FixtureRequest) -> Measurement:
 
 @pytest.fixture(scope="session")
 def _driftscope_runs(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> RunStore:
-    from driftscope.kept_runs import RunStore
+    from driftscope.asserts.run_fixture import RunStore
 
     chosen = _setting(pytestconfig, "runs")
     if chosen is not None:
@@ -156,7 +156,7 @@ def _known(given: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _measurement(config: pytest.Config, given: dict[str, Any]) -> Measurement:
     """What is to be measured: keywords first, then options, then the ini file."""
-    from driftscope.kept_runs import Measurement
+    from driftscope.asserts.run_fixture import Measurement
 
     settings = {name: _setting(config, name) for name in _HELP if name not in _PLACES}
     settings |= {name: _located(config, name, value) for name, value in given.items() if value is not None}

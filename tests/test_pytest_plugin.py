@@ -10,8 +10,8 @@ import pytest
 
 # Imported here, it is not imported anew by every session inside a test.
 import driftscope.api  # noqa: F401
-from driftscope import kept_runs
-from driftscope.kept_runs import Measurement, RunStore, digest
+from driftscope.asserts import run_fixture as kept_runs
+from driftscope.asserts.run_fixture import Measurement, RunStore, digest
 from tests.tiny_pair import TinyPair, save_pair
 
 USES_RUN = "def test_run(drift_run):\n    assert drift_run.summary()['steps'][2]['step'] == 3\n"

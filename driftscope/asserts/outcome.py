@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from driftscope.asserts.bounds import Bound, Verdict, worst
 from driftscope.asserts.tables import facts, table_of_steps
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 class UndecidedWarning(UserWarning):

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.files import Source, from_state_dict, open_source
 from driftscope.checkpoints.fit import fit_to_target, text_config
-from driftscope.checkpoints.padding import fit_rows
 from driftscope.checkpoints.reader import Reading, read
+from driftscope.checkpoints.reading.files import Source, from_state_dict, open_source
+from driftscope.checkpoints.reading.padding import fit_rows
 from driftscope.errors import CheckpointError
 
 _CHUNK = 2**22

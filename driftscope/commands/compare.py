@@ -37,7 +37,7 @@ def compare(
     and a post-norm carry, and says what each switch does.
     """
     from driftscope.compare import compare as compare_runs
-    from driftscope.terminal import stdout_console
+    from driftscope.show.terminal import stdout_console
 
     comparison = compare_runs(runs, depth=depth, thresholds=thresholds)
     if json:

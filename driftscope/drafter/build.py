@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.padding import fit_rows
+from driftscope.checkpoints.reading.padding import fit_rows
 from driftscope.drafter.block import BlockDrafter
 from driftscope.drafter.model import Drafter
 from driftscope.errors import CheckpointError

@@ -13,7 +13,7 @@ from driftscope.findings.rules import RULES
 from driftscope.findings.thresholds import Thresholds, load
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 
 def assess(
