@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from driftscope.audit.short_in_run import audited_boundaries, keep_short_audit
 from driftscope.captures.cache import CaptureCache
@@ -33,7 +33,20 @@ from driftscope.target.model import Target, load_target
 from driftscope.target.placement import DeviceMap, be_deterministic
 from driftscope.target.prompts import load_prompts, tokenize_prompts
 
+if TYPE_CHECKING:
+    from driftscope.show.chartbook import ChartBook
+
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
+
+
+def _charts(run: Run) -> ChartBook:
+    # Imported here: charts are slow to import, and seldom asked for.
+    from driftscope.show.chartbook import ChartBook
+
+    return ChartBook([run])
+
+
+Run.attach("charts", _charts)
 
 
 def open_run(folder: str | Path) -> Run:

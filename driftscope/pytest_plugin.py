@@ -123,10 +123,11 @@ def _driftscope_runs(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempP
 
     chosen = _setting(pytestconfig, "runs")
     if chosen is not None:
-        return RunStore(Path(chosen))
+        return RunStore(Path(chosen), _probe_pair)
     cache = getattr(pytestconfig, "cache", None)
     # Without pytest's cache (-p no:cacheprovider) runs last as long as the session.
-    return RunStore(Path(cache.mkdir("driftscope")) if cache is not None else tmp_path_factory.mktemp("driftscope"))
+    root = Path(cache.mkdir("driftscope")) if cache is not None else tmp_path_factory.mktemp("driftscope")
+    return RunStore(root, _probe_pair)
 
 
 def _closest_marks(item: pytest.Item | Any) -> list[pytest.Mark]:
@@ -152,6 +153,13 @@ def _known(given: dict[str, Any], where: str) -> dict[str, Any]:
     if unknown:
         raise pytest.UsageError(f"{where} has no {unknown[0]}; it takes {', '.join(_SETTINGS)}")
     return given
+
+
+def _probe_pair(*arguments: Any, **settings: Any) -> Run:
+    # Imported here: a run that is kept takes no torch.
+    from driftscope.api import probe_pair
+
+    return probe_pair(*arguments, **settings)
 
 
 def _measurement(config: pytest.Config, given: dict[str, Any]) -> Measurement:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+    from driftscope.chain.baseline import PrefixPass
     from driftscope.chain.interventions import Intervention
     from driftscope.chain.pair import Pair
-    from driftscope.chain.prefix import PrefixPass
     from driftscope.chain.prompt_chains import Subject
 
 FREE = "pin/free"

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
+from driftscope.chain.baseline import PrefixPass
 from driftscope.chain.chain import Chain, Text, chain_inputs
 from driftscope.chain.measure import StepMeasure
 from driftscope.chain.observe import Measure, observe
-from driftscope.chain.prefix import PrefixPass, prefix_pass
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter import Drafter
 
 DEPTH, LENGTH = 4, 13

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -80,8 +80,10 @@ class Measurement:
 class RunStore:
     """A folder of finished runs. Processes that want the same run wait for the one that measures it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, probe_pair: Callable[..., Run]) -> None:
+        """probe_pair: what measures, `driftscope.probe_pair`."""
         self.root = root
+        self._probe_pair = probe_pair
         self._held: dict[str, Run] = {}
 
     def run(self, wanted: Measurement) -> Run:
@@ -92,19 +94,17 @@ class RunStore:
             folder = self.root / key
             with FileLock(self.root / f"{key}.lock"):
                 if not folder.is_dir():
-                    _measure(wanted, self.root / f"{key}.partial", folder)
+                    self._measure(wanted, self.root / f"{key}.partial", folder)
             self._held[key] = Run.open(folder)
         return self._held[key]
 
+    def _measure(self, wanted: Measurement, partial: Path, folder: Path) -> None:
+        from driftscope.probes import DEFAULT, chosen
 
-def _measure(wanted: Measurement, partial: Path, folder: Path) -> None:
-    from driftscope.api import probe_pair
-    from driftscope.probes import DEFAULT, chosen
-
-    settings = {name: value for name, value in wanted.settings.items() if name not in _PAIR}
-    probes = chosen(settings.pop("probes", DEFAULT))
-    probe_pair(wanted.load(), out=partial, probes=probes, resume=True, cache_dir=wanted.cache, **settings)
-    os.replace(partial, folder)
+        settings = {name: value for name, value in wanted.settings.items() if name not in _PAIR}
+        probes = chosen(settings.pop("probes", DEFAULT))
+        self._probe_pair(wanted.load(), out=partial, probes=probes, resume=True, cache_dir=wanted.cache, **settings)
+        os.replace(partial, folder)
 
 
 def digest(path: Path, *, whole: bool) -> str:

@@ -18,10 +18,10 @@ from driftscope.audit.canonical import canonical
 from driftscope.audit.hypotheses import Hypothesis, spelled, switch_value
 from driftscope.audit.setting import Setting
 from driftscope.checkpoints import open_checkpoint
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.engines import engine_readings
 from driftscope.checkpoints.families.experts import split
 from driftscope.checkpoints.families.registry import FAMILIES
-from driftscope.checkpoints.opening import Checkpoint
 from driftscope.checkpoints.reading import aux_ids
 from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import CheckpointError, DriftscopeError

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from driftscope.audit.setting import Setting
 from driftscope.audit.vocabulary import head_rows
-from driftscope.checkpoints.opening import Checkpoint
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.reading.vocab import read_vocab_map
 from driftscope.drafter.build import target_token_ids
 

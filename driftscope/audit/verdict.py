@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftscope.audit.batches import DEPTH, Material
-from driftscope.audit.codes import CODES
 from driftscope.audit.controls import Control
 from driftscope.audit.decide import Limits
 from driftscope.audit.fix import advise
@@ -18,6 +17,7 @@ from driftscope.audit.setting import Setting
 from driftscope.audit.static import StaticHint
 from driftscope.audit.unsettled import unsettled
 from driftscope.chain.pair import Pair
+from driftscope.findings.checkpoint_codes import CODES
 from driftscope.findings.model import Evidence, Finding
 
 TITLES = {code.code: code.title for code in CODES}

@@ -23,6 +23,8 @@ Progress = Callable[[str, int, int], None]
 _TOKENS_PER_BATCH = 32768
 _STATES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _ROWS = 256
+MIN_ANCHORS = 4
+"""Positions of a continuation at which chains must be able to start, for it to be of use."""
 
 
 @runtime_checkable
@@ -137,6 +139,11 @@ def capture(
         if found is not None and index not in done:
             done[index] = _capture(target, prompts[index], found)
     return [done[index] for index in range(len(prompts))]
+
+
+def long_enough(record: Capture, horizon: int) -> bool:
+    """Whether a continuation has room for anchors."""
+    return record.new_tokens - horizon >= MIN_ANCHORS
 
 
 def _kept(

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from driftscope.chain.baseline import SINK_CANDIDATES, PrefixPass, chunk_rows, key_regions
 from driftscope.chain.block import run_blocks
 from driftscope.chain.chain import Text
-from driftscope.chain.prefix import SINK_CANDIDATES, PrefixPass, chunk_rows, key_regions
 from driftscope.drafter.attention import Prefix, Window
 from driftscope.drafter.block import BlockDrafter, context_keys
 

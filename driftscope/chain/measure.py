@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from driftscope.chain.baseline import key_regions
 from driftscope.chain.chain import Text
 from driftscope.chain.masses import (
     attention_entropy,
@@ -19,7 +20,6 @@ from driftscope.chain.masses import (
     region_runs,
     rows_before,
 )
-from driftscope.chain.prefix import key_regions
 from driftscope.drafter.argmax import largest
 from driftscope.drafter.model import Drafter
 from driftscope.drafter.norms import rms

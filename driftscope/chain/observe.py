@@ -20,6 +20,7 @@ from driftscope.chain.block_prefix import block_bytes
 from driftscope.chain.chain import ChainInputs
 from driftscope.chain.chunks import chunked
 from driftscope.chain.interventions import Intervention
+from driftscope.drafter.block import BlockDrafter
 from driftscope.drafter.site import site
 
 Values = dict[str, Tensor]
@@ -66,7 +67,7 @@ def observe(
         by_site.setdefault(intervention.site, []).append(intervention)
     first = [name for name in drafter.first_sites if name in first_sites]
     count, heads = len(inputs.anchors), drafter.config.num_heads
-    blocks = drafter.config.layer_form == "dflash"
+    blocks = isinstance(drafter, BlockDrafter)
     cost = block_bytes(drafter, inputs.prefix[0].keys.shape[1]) if blocks else attention_bytes(inputs, heads)
     size = max(1, min(count, budget // max(1, cost)))
     trace = trace_blocks if blocks else _trace

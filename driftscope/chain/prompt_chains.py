@@ -12,6 +12,7 @@ from torch import Tensor
 
 from driftscope.captures.capture import Capture
 from driftscope.captures.conditions import Condition
+from driftscope.chain.baseline import SINK_ROWS, PrefixPass
 from driftscope.chain.block_measure import BlockMeasure
 from driftscope.chain.chain import Feed, Text, chain_inputs
 from driftscope.chain.chunks import with_budget
@@ -20,7 +21,7 @@ from driftscope.chain.interventions import Intervention
 from driftscope.chain.measure import HEAVIEST, StepMeasure
 from driftscope.chain.observe import Measure, observe
 from driftscope.chain.pair import Pair
-from driftscope.chain.prefix import SINK_ROWS, PrefixPass, prefix_pass
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
 from driftscope.drafter.block import BlockDrafter
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from driftscope.checkpoints.config import DrafterConfig, Origin, Rope
 
 if TYPE_CHECKING:
+    from driftscope.checkpoints.checkpoint import Checkpoint
     from driftscope.checkpoints.fit import fit_to_target, target_warnings
     from driftscope.checkpoints.inspection import Inspection, inspect_checkpoint
-    from driftscope.checkpoints.opening import Checkpoint, open_checkpoint, open_state_dict
+    from driftscope.checkpoints.opening import open_checkpoint, open_state_dict
     from driftscope.checkpoints.reading.board import parse_switch
     from driftscope.checkpoints.save import LAYOUTS, save_checkpoint
 
@@ -34,7 +35,7 @@ __all__ = [
 
 _HOMES = {
     "LAYOUTS": "save",
-    "Checkpoint": "opening",
+    "Checkpoint": "checkpoint",
     "Inspection": "inspection",
     "fit_to_target": "fit",
     "inspect_checkpoint": "inspection",

@@ -10,7 +10,7 @@ from driftscope.checkpoints.reading.padding import PADDED, fit_vocabulary
 from driftscope.errors import TargetError
 
 if TYPE_CHECKING:
-    from driftscope.checkpoints.opening import Checkpoint
+    from driftscope.checkpoints.checkpoint import Checkpoint
 
 
 def text_config(target_config: Any | None) -> Any | None:

@@ -19,7 +19,7 @@ MAPS = ("d2t", "t2d")
 
 def drafter_class(config: DrafterConfig) -> type[Drafter]:
     """The module that a drafter with these switches is."""
-    return BlockDrafter if config.layer_form == "dflash" else Drafter
+    return BlockDrafter if config.in_blocks else Drafter
 
 
 def build_drafter(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from driftscope.captures.cache import CacheKey, CaptureCache
-from driftscope.captures.capture import capture
+from driftscope.captures.capture import capture, long_enough
 from driftscope.captures.conditions import spread
 from driftscope.captures.folder import CaptureFolder, about_target, check_out, confirmed_share, entry, longest_text
 from driftscope.chain.drafter_inputs import needed_boundaries
@@ -26,7 +26,6 @@ from driftscope.from_engines.files import dump_files, held
 from driftscope.from_engines.formats import Dump, Format, Ids, Last, check_length, recognised
 from driftscope.from_engines.placing import Placed, place
 from driftscope.from_engines.reference import TEXTS, check_with_target
-from driftscope.measuring.measure import long_enough
 from driftscope.progress import NullProgress, ProgressReport
 from driftscope.target.ends import TargetEnds
 from driftscope.target.model import Target

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from driftscope import stats
 from driftscope.captures.cache import CaptureCache
-from driftscope.captures.capture import Capture, capture
+from driftscope.captures.capture import Capture, capture, long_enough
 from driftscope.captures.conditions import spread
 from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.interventions import Noise
@@ -27,7 +27,6 @@ from driftscope.drafter import build_drafter
 from driftscope.errors import PromptError
 from driftscope.integrations.live import Live, read_live
 from driftscope.integrations.undisturbed import undisturbed
-from driftscope.measuring.measure import long_enough
 from driftscope.probes.compare import Compare
 from driftscope.probes.noise import stacked_noise
 from driftscope.probes.stacked import first_anchors, stacked_anchors, stacked_chains

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from driftscope.captures.capture import MIN_ANCHORS, long_enough
 from driftscope.captures.conditions import Source
 from driftscope.captures.folder import CaptureFolder
 from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError, PromptError
-from driftscope.measuring.measure import MIN_ANCHORS, long_enough
 from driftscope.probes import ConditionProbe, Probe
 from driftscope.progress import ProgressReport
 from driftscope.target.ends import TargetEnds, load_target_ends

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from driftscope.captures.cache import CaptureCache
-from driftscope.captures.capture import Capture, capture
+from driftscope.captures.capture import MIN_ANCHORS, Capture, capture, long_enough
 from driftscope.captures.conditions import Condition, Source, condition_row, condition_table, fitting
 from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import Pair
@@ -26,7 +26,6 @@ from driftscope.runs.run import Run
 from driftscope.target.prompts import load_prompts, tokenize_prompts
 from driftscope.target.sinks import detect_sinks
 
-MIN_ANCHORS = 4
 Tables = dict[str, pd.DataFrame]
 
 
@@ -71,11 +70,6 @@ def take_captures(
     if told:
         progress.message("prompts left out: " + ", ".join(f"{count} {name}" for name, count in told.items()))
     return usable, counts
-
-
-def long_enough(record: Capture, horizon: int) -> bool:
-    """Whether a continuation has room for anchors."""
-    return record.new_tokens - horizon >= MIN_ANCHORS
 
 
 def choose_sinks(pair: Pair, captures: Sequence[Capture], sink: str | Sequence[int]) -> tuple[int, ...]:

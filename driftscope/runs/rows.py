@@ -57,7 +57,7 @@ def with_self_generated(values: np.ndarray, step: int, masked: bool = False) -> 
 def masked_start(subject: Subject) -> bool:
     """Whether step 1 is drafted from a mask already, as in a block."""
     config = subject.pair.config
-    return config.layer_form == "dflash" and not config.sample_from_anchor
+    return config.in_blocks and not config.sample_from_anchor
 
 
 def joint(matches: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from driftscope.runs.schema import DISJOINT_BUCKETS, SCHEMA_VERSION
 from driftscope.stats.intervals import Floats
 
 if TYPE_CHECKING:
-    from driftscope.runs.run import Run
+    from driftscope.runs.folder import RunFolder
 
 CLEAN = "clean"
 """The probe name and the variant of the chains that ran without any change."""
@@ -53,10 +53,12 @@ class FeedFigures:
     accepted: Floats
 
 
-_figures: WeakKeyDictionary[Run, dict[tuple[str, int | None], tuple[Any, FeedFigures | None]]] = WeakKeyDictionary()
+_figures: WeakKeyDictionary[RunFolder, dict[tuple[str, int | None], tuple[Any, FeedFigures | None]]] = (
+    WeakKeyDictionary()
+)
 
 
-def summarise(run: Run, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
+def summarise(run: RunFolder, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
     """Steps 1..depth of the clean variant; without `depth`, every step that the run holds.
 
     Raises RunError if the run holds fewer steps. See `onsets` for the quantities behind the onsets. Before the first
@@ -97,7 +99,7 @@ def unconfirmed(settings: Mapping[str, Any]) -> str | None:
     return "the captured texts are not confirmed as the target's greedy ones"
 
 
-def counts(run: Run) -> dict[str, int]:
+def counts(run: RunFolder) -> dict[str, int]:
     """Prompts and anchors of the clean variant, and how many anchors lie in loops or have a near tie in reach."""
     rows = clean_rows(run, "drafted", ("near_tie",))
     rows = rows[rows["step"] == 1]
@@ -109,7 +111,7 @@ def counts(run: Run) -> dict[str, int]:
     }
 
 
-def clean_rows(run: Run, feed: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+def clean_rows(run: RunFolder, feed: str, columns: Sequence[str] = ()) -> pd.DataFrame:
     """The `anchors` rows of the clean variant and a feed: `prompt`, `anchor`, `step`, `loop` and those of `columns` that
     exist; `rms/` stands for its family."""
     fixed = ("prompt", "anchor", "step", "loop")
@@ -118,7 +120,7 @@ def clean_rows(run: Run, feed: str, columns: Sequence[str] = ()) -> pd.DataFrame
     return table[[name for name in table if name not in ("variant", "feed")]][kept]
 
 
-def clean_figures(run: Run, feed: str, depth: int | None = None) -> FeedFigures | None:
+def clean_figures(run: RunFolder, feed: str, depth: int | None = None) -> FeedFigures | None:
     """`feed_figures` of the clean variant; kept until its shards change."""
     anchors = run.table("anchors", CLEAN, columns=FIGURE_COLUMNS)
     heads = run.table("heads", CLEAN, columns=("variant", "feed", *HEAD_COLUMNS))

@@ -13,7 +13,7 @@ from driftscope.audit import audit_captures, short_audit, short_boundaries
 from driftscope.audit.decide import Limits
 from driftscope.captures.capture import capture
 from driftscope.chain.pair import Pair
-from driftscope.checkpoints.opening import Checkpoint
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.drafter import build_drafter
 from tests.audit import pair as planted
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import driftscope.api  # noqa: F401 (makes run.charts)
 from driftscope.compare import compare
 from driftscope.runs.run import Run
 from driftscope.show import charts, frames
