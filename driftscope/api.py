@@ -316,7 +316,9 @@ def probe_pair(
         )
     captures = [source.capture for source in sources]
     sinks = choose_sinks(pair, captures, sink)
-    settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
+    settings = Settings(
+        depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, spread=anchors is not None, seed=seed
+    )
     run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
     if audit and all(record.greedy for record in captures):
         keep_short_audit(run, pair, captures, report)

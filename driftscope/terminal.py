@@ -101,7 +101,7 @@ def render(
     checkpoint = checkpoint or summary["checkpoint"]
     causes = None
     if assessment is not None:
-        summary = {**summary, "onset": assessment.onsets}
+        summary = assessment.at_thresholds(summary)
         causes = causes_of(assessment, summary["checkpoint"]["switches"].get("carry") == "post")
     print_warnings(audit_warnings(audit), console)
     console.print(_verdict_panel(verdict(summary, causes), _title(summary)))
@@ -215,8 +215,10 @@ def _verdict_panel(found: Verdict, title: str) -> Panel:
 
 def _onset(reading: Reading) -> Text:
     if reading.found:
-        return Text(f"from step {reading.onset}", "bold yellow")
-    return Text("-" if reading.onset is None else str(reading.onset), "green" if reading.onset == "none" else "dim")
+        return Text(f"from {reading.start}", "bold yellow")
+    if reading.onset is None:
+        return Text("-", "dim")
+    return Text(reading.start, "green" if reading.start == "none" else "dim")
 
 
 def _caption(summary: Mapping[str, Any], feed: str, counts: Mapping[str, int] | None) -> Text:

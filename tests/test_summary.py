@@ -58,6 +58,7 @@ def test_contract(summary: dict[str, Any]) -> None:
         "text_fed_steps",
         "acceptance_length",
         "onset",
+        "onset_spread",
         "provenance",
     ]
     assert list(summary["checkpoint"]) == ["path", "sha256", "layout", "switches"]

@@ -46,7 +46,9 @@ def assess(
     # Where all steps are drafted at once there is no drift to judge, but acceptance by step is.
     judged |= measured.at_once and "DS105" in clear
     stored = [Finding.from_dict(part) for part in run.info.findings if kind_of(part["code"]) == "checkpoint"]
-    return Assessment((*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets)
+    return Assessment(
+        (*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets, measured.spreads, measured.cost
+    )
 
 
 def save(run: Run, assessment: Assessment) -> None:
