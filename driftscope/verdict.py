@@ -127,7 +127,7 @@ def _moved(
         if cost is None:
             return "drift", f"Drift starts at {_drift(found, steps)}; what that costs was not measured."
         free = moves_sentence(cost, growth="norm_up" in found, attention=bool(found.keys() - {"norm_up"}))
-        return "drift", f"From {_drift(found, steps)}. {free}".rstrip()
+        return "drift", f"From {_drift(found, steps, ' ')}. {free}".rstrip()
     if any(reading.onset == "none" for reading in readings):
         return "none", _no_drift(readings, steps, post)
     why = _few_prompts(steps) or "no quantity of drift could be measured"
@@ -165,7 +165,7 @@ def _interval(step: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]
     return value if isinstance(value, Mapping) else {}
 
 
-def _drift(found: Mapping[str, Reading], steps: Sequence[Mapping[str, Any]]) -> str:
+def _drift(found: Mapping[str, Reading], steps: Sequence[Mapping[str, Any]], between: str = ": ") -> str:
     """`step 2: ... and ...; from step 4 (3 to 5) ...`."""
     clauses = []
     for step in sorted({reading.onset for reading in found.values() if isinstance(reading.onset, int)}):
@@ -177,8 +177,7 @@ def _drift(found: Mapping[str, Reading], steps: Sequence[Mapping[str, Any]]) -> 
         widest = max((found[key] for key in here), key=lambda part: (part.high or len(steps) + 1) - (part.low or step))
         clauses.append((widest.start, _join([_clause(key, steps) for key in here])))
     first, *later = clauses
-    parts = [f"{first[0]}: {first[1]}"]
-    return "; ".join([*parts, *(f"from {start} {clause}" for start, clause in later)])
+    return "; ".join([f"{first[0]}{between}{first[1]}", *(f"from {start} {clause}" for start, clause in later)])
 
 
 def _from(low: int, high: int | None) -> str:

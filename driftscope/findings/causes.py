@@ -77,7 +77,7 @@ def _size(finding: Finding) -> str:
     if not beyond:
         return ""
     unit = beyond[0].unit if beyond[0].unit == "x" else ""
-    return f" ({beyond[0].name} {plain(beyond[0].value)}{unit})"
+    return f" ({plain(beyond[0].value)}{unit}, {beyond[0].name})"
 
 
 def _cost(cost: DriftCost | None, seen: tuple[str, ...]) -> str:

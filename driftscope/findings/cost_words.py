@@ -110,12 +110,12 @@ def path_clause(cost: DriftCost | None, name: str) -> str:
 
 
 def moves_sentence(cost: DriftCost, *, growth: bool, attention: bool) -> str:
-    """What of that which moves costs nothing, and what does instead; empty where all of it costs something."""
-    idle = [
-        name
-        for name, moves in (("state", growth), ("pattern", attention))
-        if moves and name in cost.paths and not cost.paths[name].costs
-    ]
+    """What of that which moves costs nothing, and what does instead; empty where all of it costs something, or where that
+    cannot be told of any."""
+    if cost.told == "few" or (cost.told == "costs" and not cost.costly()):
+        return ""
+    moved = [name for name, moves in (("state", growth), ("pattern", attention)) if moves and name in cost.paths]
+    idle = [name for name in moved if not (cost.paths[name].costs or cost.paths[name].together)]
     others = [name for name in cost.costly() if name not in idle]
     what = {"state": "The growth", "pattern": "That attention moves"}
     if not idle:
