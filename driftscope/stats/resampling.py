@@ -79,13 +79,13 @@ def _bca(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> 
 
 def drawn_figures(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> Floats:
     """The figure of every resample: [column, resample]; `parts` are [prompt, column]."""
-    weights = _weights(len(parts[0]), resamples, seed)
+    weights = resample_weights(len(parts[0]), resamples, seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         return figure(*(part.T @ weights for part in parts))
 
 
 @lru_cache(maxsize=8)
-def _weights(prompts: int, resamples: int, seed: int) -> Floats:
+def resample_weights(prompts: int, resamples: int, seed: int) -> Floats:
     """How often each resample has drawn each prompt: [prompt, resample]."""
     drawn = np.random.default_rng(seed).integers(0, prompts, (resamples, prompts))
     cell = drawn + prompts * np.arange(resamples)[:, None]
