@@ -172,14 +172,15 @@ class Run:
         return HeldTable(table_named(name)).frame(self._files(name, [self._shard(probe, prompt_id)]))
 
     def summary(self, depth: int | None = None) -> dict[str, Any]:
-        """The figures that `driftscope probe --json` prints (`driftscope.summary.summarise`); kept until the clean
-        shards change."""
+        """The figures that `driftscope probe --json` prints: `driftscope.summary.summarise`, and what drift costs where that was
+        measured (`driftscope.figures.run_cost`); kept until the shards change that they are made of."""
+        from driftscope.figures.cost import PROBE, run_cost
         from driftscope.summary import CLEAN, summarise
 
-        stamp = tuple(str(shard) for shard in self._shards(CLEAN))
+        stamp = tuple(str(shard) for probe in (CLEAN, PROBE) for shard in self._shards(probe))
         held = self._summaries.get(depth)
         if held is None or held[0] != stamp:
-            held = self._summaries[depth] = (stamp, summarise(self, depth))
+            held = self._summaries[depth] = (stamp, {**summarise(self, depth), **run_cost(self, depth)})
         return held[1]
 
     @cached_property

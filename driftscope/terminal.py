@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driftscope.audit.told import audit_note, audit_warnings
+from driftscope.cost_view import cost_section
 from driftscope.findings.causes import causes_of
 from driftscope.findings.view import render_findings
 from driftscope.naming import short_name
@@ -115,6 +116,8 @@ def render(
         console.print(_legend(steps, left_out, marked, console.options.ascii_only))
     if summary["acceptance_length"]:
         console.print(_lengths(summary))
+    if (section := cost_section(summary)) is not None:
+        console.print(section)
     if assessment is not None:
         render_findings(assessment, console)
     notes = _notes(summary, counts, {finding.code for finding in assessment.findings} if assessment else set())

@@ -201,6 +201,7 @@ CODES = (
         limits="One path patched into a chain that adapted to the others can hurt: where alone and last differ in sign,"
         " no single number describes that path. A cost of drift says which path to mend, not which training mends it.",
         advice=(EAGLE31, _TTT, _FEWER),
+        probes=("cost",),
         sources=("Shapley, A Value for n-Person Games (1953)", DRIFT_PAPER),
     ),
     Definition(
@@ -212,6 +213,7 @@ CODES = (
         " the largest lies, at the lower end of its interval, above all of drift together.",
         limits="A note: nothing is wrong with the checkpoint.",
         advice=tuple(advice for _, advice in LIMITS.values()),
+        probes=("cost",),
     ),
     Definition(
         "DS301",
