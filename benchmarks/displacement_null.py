@@ -60,7 +60,7 @@ def halves(pair: Pair, record: Capture, settings: Settings) -> Floats | None:
     subject = Subject(pair, record, settings)
     if not len(subject.anchors):
         return None
-    steps = subject.chains("drafted", sites=None)
+    steps = subject.chains("drafted")
     excess = torch.stack([step["excess"].flatten(1, 2) for step in steps], 1).double().cpu().numpy()
     kept = excess[~subject.looping]
     middle = len(kept) // 2
@@ -153,6 +153,7 @@ def excess_of(checkpoint: str, target: Target, prompts: Sequence[Any]) -> tuple[
 
 def benchmark(checkpoints: Sequence[str], target: str, prompts: int | None, draws: int, seed: int) -> tuple[Any, Any]:
     """The result, and every draw by drafter and null."""
+    commit = _git("rev-parse", "HEAD") + ("-dirty" if _git("status", "--porcelain", "-uno") else "")
     loaded = load_target(target, device="cpu")
     asked = opened(loaded, prompts)
     drafters: dict[str, Any] = {}
@@ -170,7 +171,7 @@ def benchmark(checkpoints: Sequence[str], target: str, prompts: int | None, draw
             "null": {kind: summary(part) for kind, part in found.items()},
         }
     result = {
-        "commit": _git("rev-parse", "HEAD") + ("-dirty" if _git("status", "--porcelain", "-uno") else ""),
+        "commit": commit,
         "versions": {name: version(name) for name in ("driftscope", "torch", "transformers", "numpy", "scipy")},
         "machine": machine(),
         "seed": seed,
