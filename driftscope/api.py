@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from driftscope.audit.short_in_run import audited_boundaries, keep_short_audit
 from driftscope.captures.cache import CaptureCache
@@ -33,20 +33,7 @@ from driftscope.target.model import Target, load_target
 from driftscope.target.placement import DeviceMap, be_deterministic
 from driftscope.target.prompts import load_prompts, tokenize_prompts
 
-if TYPE_CHECKING:
-    from driftscope.show.chartbook import ChartBook
-
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
-
-
-def _charts(run: Run) -> ChartBook:
-    # Imported here: charts are slow to import, and seldom asked for.
-    from driftscope.show.chartbook import ChartBook
-
-    return ChartBook([run])
-
-
-Run.attach("charts", _charts)
 
 
 def open_run(folder: str | Path) -> Run:
@@ -329,7 +316,9 @@ def probe_pair(
         )
     captures = [source.capture for source in sources]
     sinks = choose_sinks(pair, captures, sink)
-    settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
+    settings = Settings(
+        depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, spread=anchors is not None, seed=seed
+    )
     run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
     if audit and all(record.greedy for record in captures):
         keep_short_audit(run, pair, captures, report)

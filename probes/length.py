@@ -111,7 +111,7 @@ class LengthProbe:
         from driftscope.chain.prompt_chains import Subject
 
         assert subject.condition is not None
-        settings = replace(subject.settings, anchors=self.anchors)
+        settings = replace(subject.settings, anchors=self.anchors, spread=False)
         parts: list[dict[str, pd.DataFrame]] = []
         rows = []
         for policy in POLICIES:

@@ -37,7 +37,7 @@ ORDER = (
     ("drafter",),
     ("checkpoints",),
     ("stats", "files", "progress"),
-    ("errors", "_version"),
+    ("errors", "views", "_version"),
 )
 """From what a user calls down to what everything rests on. Folders of one row do not import one another."""
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}

@@ -58,6 +58,7 @@ def test_contract(summary: dict[str, Any]) -> None:
         "text_fed_steps",
         "acceptance_length",
         "onset",
+        "onset_spread",
         "provenance",
     ]
     assert list(summary["checkpoint"]) == ["path", "sha256", "layout", "switches"]
@@ -169,6 +170,9 @@ def test_depth_limits_steps_and_lengths(run: Run, summary: dict[str, Any]) -> No
 
 def test_planted_drift_has_onsets(summary: dict[str, Any]) -> None:
     assert summary["onset"] == {"norm_up": 2, "sink_down": 2, "self_up": 2, "displaced": 2}
+    assert set(summary["onset_spread"]) == set(summary["onset"])
+    for spread in summary["onset_spread"].values():
+        assert spread["low"] <= spread["step"] == 2 <= spread["high"]
 
 
 def test_slow_growth_has_a_later_onset(tmp_path: Path) -> None:

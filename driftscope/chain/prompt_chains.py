@@ -38,7 +38,10 @@ class Settings:
     """D: anchors end at T-2-D, so that a deeper probe moves none."""
     sinks: tuple[int, ...] = (0,)
     anchors: int | None = None
-    """The first so many anchors of each prompt; None is all."""
+    """So many anchors of each prompt, the first ones; None is all."""
+    spread: bool = False
+    """They lie evenly over the continuation instead. Attention drifts otherwise right behind the prompt, where little is
+    committed: only a spread choice is a sample of all anchors. Rounds cannot be walked over it."""
     seed: int = 0
     budget: int = 256 << 20
     """Bytes of attention scores that a chunk may hold."""
@@ -88,7 +91,17 @@ class Subject:
     @cached_property
     def anchors(self) -> Tensor:
         """Long[anchor] on the drafter's device."""
-        return self.text.anchors(self.settings.horizon)[: self.settings.anchors]
+        found, count = self.text.anchors(self.settings.horizon), self.settings.anchors
+        if count is None or not self.settings.spread or count >= len(found):
+            return found[:count]
+        # The middle of each of `count` equal stretches.
+        places = (torch.arange(count, device=found.device) * 2 + 1) * len(found) // (2 * count)
+        return found[places]
+
+    @cached_property
+    def consecutive(self) -> bool:
+        """Whether a served walk can step from anchor to anchor."""
+        return bool((self.anchors.diff() == 1).all())
 
     @cached_property
     def looping(self) -> np.ndarray:

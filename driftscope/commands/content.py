@@ -14,7 +14,7 @@ def run_content(run: Run, assessment: Assessment, depth: int | None) -> dict[str
     from driftscope.findings.causes import causes_of
     from driftscope.findings.verdict import verdict
 
-    summary = {**run.summary(depth), "onset": dict(assessment.onsets)}
+    summary = assessment.at_thresholds(run.summary(depth))
     post_norm = summary["checkpoint"]["switches"].get("carry") == "post"
     found = verdict(summary, causes_of(assessment, post_norm))
     told = {"kind": found.kind, "headline": found.headline, "cause": found.cause or None}

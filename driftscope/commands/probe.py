@@ -98,7 +98,7 @@ def probe(
         typer.Option(
             "--anchors",
             min=1,
-            help="Only the first N anchors of each prompt. [dim]Default: all.[/dim]",
+            help="Only N anchors of each prompt, evenly over its text. [dim]Default: all.[/dim]",
             rich_help_panel=MEASUREMENT,
         ),
     ] = None,

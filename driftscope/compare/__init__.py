@@ -3,6 +3,6 @@
 from driftscope.compare.captures import CompareError
 from driftscope.compare.comparing import compare
 from driftscope.compare.model import Compared, Comparison, Effect
-from driftscope.compare.samples import Quantity
+from driftscope.compare.quantity import Quantity
 
 __all__ = ["CompareError", "Compared", "Comparison", "Effect", "Quantity", "compare"]

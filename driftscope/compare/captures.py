@@ -17,6 +17,7 @@ _SETTINGS = {
     "horizon": "--horizon",
     "sinks": "--sink",
     "anchors": "--anchors",
+    "spread": "--anchors",
 }
 """Setting -> the flag that chooses it."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from driftscope import stats
 from driftscope.compare import sentences
 from driftscope.compare.captures import CompareError, common_prompts
-from driftscope.compare.design import FACTORS, Design, design
+from driftscope.compare.design import Design, design
 from driftscope.compare.effects import compare_samples
 from driftscope.compare.model import Compared, Comparison
 from driftscope.compare.samples import common_depth, noise_level, samples
@@ -84,8 +84,8 @@ def _in_order(runs: list[Run]) -> list[Run]:
     found = design(runs)
     if found.kind == "factorial":
         return [runs[place] for place in found.order]
-    if found.kind == "one switch" and found.cells[0][list(FACTORS).index(found.factor)]:
-        return runs[::-1]
+    if found.kind == "one switch":
+        return [runs[place] for place in found.order]
     return runs
 
 
@@ -108,6 +108,13 @@ def _noise_told(compared: list[Compared], runs: int) -> list[Compared]:
 def _told(part: Compared, found: Design, names: Sequence[str]) -> Compared:
     if found.kind == "factorial":
         return dataclasses.replace(part, sentence=sentences.factorial(part))
+    if found.kind == "one switch" and found.repeated:
+        effect = part.effect(found.factor)
+        return (
+            part
+            if effect is None
+            else dataclasses.replace(part, sentence=sentences.one_switch(part, found.factor, effect))
+        )
     if found.kind == "one switch" and names[1] in part.differences:
         return dataclasses.replace(part, sentence=sentences.one_switch(part, found.factor, part.differences[names[1]]))
     return part

@@ -46,6 +46,7 @@ class _Settings(_Form):
     depth: Size | None = None
     horizon: Size | None = None
     anchors: Size | None = None
+    spread: bool | None = None
     max_new_tokens: Size | None = None
     sinks: list[Count] | None = None
     seed: int | None = None

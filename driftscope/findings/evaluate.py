@@ -41,12 +41,15 @@ def assess(
             unmeasured.append(outcome)
         else:
             clear.append(code)
-    # DS102 alone suffices; DS101 is healthy only where the carry could have grown.
-    judged = "DS101" in clear or "DS102" in clear
+    # DS102 alone suffices; DS101 is healthy only where the carry could have grown. What moves without a cost was judged too.
+    known = {*clear, *(finding.code for finding in findings)}
+    judged = bool(known & {"DS101", "DS102"})
     # Where all steps are drafted at once there is no drift to judge, but acceptance by step is.
     judged |= measured.at_once and "DS105" in clear
     stored = [Finding.from_dict(part) for part in run.info.findings if kind_of(part["code"]) == "checkpoint"]
-    return Assessment((*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets)
+    return Assessment(
+        (*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets, measured.spreads, measured.cost
+    )
 
 
 def save(run: Run, assessment: Assessment) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from driftscope.findings.cost import DriftCost
+from driftscope.findings.cost_words import cost_sentence, moves_sentence
+from driftscope.findings.words import spread_text
 from driftscope.stats.drift import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from driftscope.stats.intervals import MIN_PROMPTS
 
@@ -24,6 +27,7 @@ _PARTS = {
     "virtual": "the virtual sink",
 }
 _NOTICEABLE = 0.01
+Kind = Literal["drift", "none", "unknown"]
 _POST_NORM = "a post-norm carry keeps its norm by construction, so a flat norm by itself is no proof of health"
 
 
@@ -35,10 +39,22 @@ class Reading:
     onset: int | str | None
     """A step, "none", "not measurable", or None where the quantity was not recorded."""
     sentence: str
+    low: int | None = None
+    """Ends of the onset's spread over resampled prompts; `high` is None where some resamples have no onset."""
+    high: int | None = None
 
     @property
     def name(self) -> str:
         return ONSETS[self.key]
+
+    @property
+    def start(self) -> str:
+        """The onset with its spread: `step 3 (2 to 5)`, `none`, or `none shown` where some resamples have one."""
+        if isinstance(self.onset, int):
+            return f"step {self.onset}{spread_text(self.low, self.high, self.onset)}"
+        if self.onset == "none" and self.low is not None:
+            return "none shown"
+        return "not recorded" if self.onset is None else str(self.onset)
 
     @property
     def found(self) -> bool:
@@ -49,7 +65,7 @@ class Reading:
 class Verdict:
     """A sentence, and one reading per onset."""
 
-    kind: Literal["drift", "none", "unknown"]
+    kind: Kind
     headline: str
     readings: tuple[Reading, ...]
     cause: str = ""
@@ -59,33 +75,63 @@ class Verdict:
 def verdict(summary: Mapping[str, Any], causes: Causes | None = None) -> Verdict:
     """The verdict on the drafted feed of a summary (`driftscope.runs.summary.summarise`), with what `causes` says.
 
-    Without a verdict on drift there is none on its cause either.
+    What drift costs comes first where that was measured; then what moves. Without a verdict on drift there is none on its
+    cause either.
     """
     found = _verdict(summary)
-    told = causes is not None and (found.kind == "drift" or (found.kind == "none" and causes.seen))
+    measured = DriftCost.from_summary(summary) is not None
+    told = causes is not None and (found.kind == "drift" or (causes.seen and (measured or found.kind == "none")))
     return replace(found, cause=causes.text) if causes is not None and told else found
 
 
 def _verdict(summary: Mapping[str, Any]) -> Verdict:
     steps = summary["steps"]
     switches = summary["checkpoint"].get("switches", {})
+    cost = DriftCost.from_summary(summary)
     if steps and switches.get("carry") == "none":
-        return Verdict("unknown", _at_once(steps), ())
+        price = "" if cost is None else f" {cost_sentence(cost, at_once=True)}"
+        return Verdict("unknown", _at_once(steps) + price, ())
     if len(steps) < 2:
         text = "No verdict: only step 1 was measured, and drift takes at least two steps." if steps else ""
         return Verdict("unknown", text or "No verdict: nothing was measured yet.", ())
-    post = switches.get("carry") == "post"
-    onsets = {key: summary["onset"].get(key) for key in ONSETS}
-    readings = tuple(Reading(key, onset, _sentence(key, onset, steps, post)) for key, onset in onsets.items())
-    if summary["target"].get("sinks") == []:
-        readings = (*readings[:-1], Reading("sink_down", onsets["sink_down"], "the target has no sink position"))
-    found = {reading.key: reading.onset for reading in readings if isinstance(reading.onset, int)}
+    readings = _readings(summary, switches.get("carry") == "post")
+    moved = _moved(readings, steps, switches.get("carry") == "post", cost)
+    if cost is None:
+        return Verdict(*moved, readings)
+    kinds: dict[str, Kind] = {"costs": "drift", "gains": "none", "nothing": "none"}
+    return Verdict(kinds.get(cost.told, "unknown"), f"{cost_sentence(cost)} {moved[1]}", readings)
+
+
+def _readings(summary: Mapping[str, Any], post: bool) -> tuple[Reading, ...]:
+    steps = summary["steps"]
+    readings = []
+    for key in ONSETS:
+        onset, spread = summary["onset"].get(key), summary.get("onset_spread", {}).get(key, {})
+        low, high = spread.get("low"), spread.get("high")
+        if key == "sink_down" and summary["target"].get("sinks") == []:
+            readings.append(Reading(key, onset, "the target has no sink position"))
+            continue
+        sentence = _sentence(key, onset, steps, post)
+        if onset == "none" and low is not None:
+            sentence += f"; an onset {_from(low, high)} cannot be ruled out"
+        readings.append(Reading(key, onset, sentence, low, high))
+    return tuple(readings)
+
+
+def _moved(
+    readings: Sequence[Reading], steps: Sequence[Mapping[str, Any]], post: bool, cost: DriftCost | None
+) -> tuple[Kind, str]:
+    """What moves, from which step on; where its cost is known, also what of it costs nothing."""
+    found = {reading.key: reading for reading in readings if reading.found}
     if found:
-        return Verdict("drift", _drift(found, steps), readings)
+        if cost is None:
+            return "drift", f"Drift starts at {_drift(found, steps)}; what that costs was not measured."
+        free = moves_sentence(cost, growth="norm_up" in found, attention=bool(found.keys() - {"norm_up"}))
+        return "drift", f"From {_drift(found, steps, ' ')}. {free}".rstrip()
     if any(reading.onset == "none" for reading in readings):
-        return Verdict("none", _no_drift(readings, steps, post), readings)
+        return "none", _no_drift(readings, steps, post)
     why = _few_prompts(steps) or "no quantity of drift could be measured"
-    return Verdict("unknown", f"No verdict: {why}.", readings)
+    return "unknown", f"No verdict: {why}." if cost is None else f"What moves could not be measured: {why}."
 
 
 def _at_once(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -119,18 +165,25 @@ def _interval(step: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]
     return value if isinstance(value, Mapping) else {}
 
 
-def _drift(found: Mapping[str, int], steps: Sequence[Mapping[str, Any]]) -> str:
+def _drift(found: Mapping[str, Reading], steps: Sequence[Mapping[str, Any]], between: str = ": ") -> str:
+    """`step 2: ... and ...; from step 4 (3 to 5) ...`."""
     clauses = []
-    for step in sorted(set(found.values())):
-        here = [key for key in ONSETS if found.get(key) == step]
+    for step in sorted({reading.onset for reading in found.values() if isinstance(reading.onset, int)}):
+        here = [key for key in ONSETS if key in found and found[key].onset == step]
         # What attention moved to or from says more than that it moved.
         if {"self_up", "sink_down"} & set(here):
             here = [key for key in here if key != "displaced"]
-        clauses.append((step, _join([_clause(key, steps) for key in here])))
+        # Of several, the one that is known least.
+        widest = max((found[key] for key in here), key=lambda part: (part.high or len(steps) + 1) - (part.low or step))
+        clauses.append((widest.start, _join([_clause(key, steps) for key in here])))
     first, *later = clauses
-    parts = [f"Drift starts at step {first[0]}: {first[1]}"]
-    parts += [f"from step {step} {clause}" for step, clause in later]
-    return "; ".join(parts) + "."
+    return "; ".join([f"{first[0]}{between}{first[1]}", *(f"from {start} {clause}" for start, clause in later)])
+
+
+def _from(low: int, high: int | None) -> str:
+    if low == high:
+        return f"at step {low}"
+    return f"from step {low} on" if high is None else f"at step {low} to {high}"
 
 
 def _clause(key: str, steps: Sequence[Mapping[str, Any]]) -> str:

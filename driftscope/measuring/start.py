@@ -53,6 +53,7 @@ def start_run(
             "depth": settings.depth,
             "horizon": settings.horizon,
             "anchors": settings.anchors,
+            **({} if settings.anchors is None else {"spread": settings.spread}),
             "max_new_tokens": max_new_tokens,
             "sinks": list(settings.sinks),
             "seed": settings.seed,

@@ -156,7 +156,7 @@ def step_rows(subject: Subject, variant: str, feed: Feed, steps: Steps, quantiti
             "reached": _told(subject, int(reached[kept, index].sum())),
             "accepted": _told(subject, int(accepted[kept, index].sum())),
         }
-        if feed == "drafted" and subject.capture.greedy:
+        if feed == "drafted" and subject.capture.greedy and subject.consecutive:
             walk = served_walk(counts, index + 1)
             row |= {
                 "served_rounds": walk.rounds,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
+from driftscope.chain.patches import REASONS
 from driftscope.errors import RunError
 from driftscope.files.fields import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches
 
@@ -327,9 +328,28 @@ ATTENDED = Table(
         Column("mass", FLOAT, "attention on that key, mean over layers and heads; only the heaviest keys are kept"),
     ),
 )
+_THERE = "the row of the rejected step without drafting"
+REJECTIONS = Table(
+    "rejections",
+    (
+        _PROMPT,
+        Column("anchor", INT32, "position t at which the chain starts", least=0),
+        Column("loop", BOOL, "as in the table anchors: not in default figures"),
+        _optional("step", INT16, "first step whose token differs from the text; null where all were accepted"),
+        _optional("reason", STRING, "why, the first that holds; null where all were accepted", values=REASONS),
+        _optional("mends_state", BOOL, "the real state alone drafts the text's token there; null in a block"),
+        _optional("mends_pattern", BOOL, "so does the real attention alone; null in a block"),
+        _optional("mends_values", BOOL, "so do the real values alone; null in a block"),
+        _optional("rank", INT32, f"of the text's token at {_THERE}; null outside the draft vocabulary"),
+        _optional("prob", FLOAT, f"the drafter's probability of it at {_THERE}; null as rank is"),
+        _optional("target_prob", FLOAT, "the target's probability of it"),
+        Column("gained", INT16, "accepted steps at which the row without drafting is wrong", least=0),
+        Column("tie", BOOL, "a known end of the patched chains differs by a tie within rounding"),
+    ),
+)
 TABLES = {
     table.name: table
-    for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS, TOKENS, ATTENDED)
+    for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS, TOKENS, ATTENDED, REJECTIONS)
 }
 
 

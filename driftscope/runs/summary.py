@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -66,7 +66,8 @@ def summarise(run: RunFolder, depth: int | None = None, *, resamples: int = stat
     """
     info = run.info.model_dump(mode="json")
     steps: dict[str, list[dict[str, Any]]] = {}
-    found: dict[str, Any] = {}
+    found: dict[str, stats.Onset] = {}
+    spreads: dict[str, stats.Spread] = {}
     lengths: dict[str, Any] = {}
     held = run.table("anchors", CLEAN, columns=CLEAN_COLUMNS)["step"]
     if len(held) and depth is not None and depth > held.max():
@@ -76,6 +77,7 @@ def summarise(run: RunFolder, depth: int | None = None, *, resamples: int = stat
         steps[feed] = [] if figures is None else _steps(figures, resamples)
         if figures is not None and feed == "drafted":
             found = onsets(figures, resamples=resamples)
+            spreads = onset_spreads(figures, found, resamples=resamples)
             rows = clean_rows(run, feed, ("accepted",))
             lengths = acceptance_lengths(rows, figures.depth, resamples=resamples)
     return {
@@ -87,6 +89,7 @@ def summarise(run: RunFolder, depth: int | None = None, *, resamples: int = stat
         "text_fed_steps": steps["text"],
         "acceptance_length": lengths,
         "onset": found,
+        "onset_spread": spread_content(found, spreads),
         "provenance": info["provenance"],
     }
 
@@ -210,6 +213,12 @@ PRACTICAL = {
     "displaced": stats.PRACTICAL_MASS,
 }
 """How far a quantity must move to count."""
+_COLUMNS = {
+    "norm_up": "log_growth",
+    "sink_down": "mass/sink",
+    "self_up": "excess/self_generated",
+    "displaced": "displacement",
+}
 
 
 def onsets(
@@ -221,28 +230,61 @@ def onsets(
     less than that. `self_up`: excess of the self-generated mass, by 0.05; "not measurable" where the baseline leaves
     it no such room. `displaced`: displacement, by 0.05. `practical` has other sizes; only its keys are looked for.
     """
-    found: dict[str, stats.Onset] = {}
+    return {
+        name: stats.onset(moved.differences, size, moved.direction, available=moved.available, resamples=resamples)
+        for name, size in practical.items()
+        if (moved := _moved(figures, name)) is not None
+    }
+
+
+def onset_spreads(
+    figures: FeedFigures,
+    found: Mapping[str, stats.Onset],
+    *,
+    practical: Mapping[str, float] = PRACTICAL,
+    resamples: int = stats.RESAMPLES,
+) -> dict[str, stats.Spread]:
+    """How far each of the onsets `found` is known (`stats.onset_spread`); one that is not measurable is absent."""
+    spreads = {
+        name: stats.onset_spread(moved.differences, practical[name], moved.direction, found=onset, resamples=resamples)
+        for name, onset in found.items()
+        if name in practical and (moved := _moved(figures, name)) is not None
+    }
+    return {name: spread for name, spread in spreads.items() if spread is not None}
+
+
+def spread_content(
+    found: Mapping[str, stats.Onset], spreads: Mapping[str, stats.Spread]
+) -> dict[str, dict[str, int | str | None]]:
+    """Both, ready for JSON: `step` is the onset, `low` and `high` are the ends of its spread."""
+    return {
+        name: {"step": found[name], "low": spread.low, "high": spread.high}
+        for name, spread in spreads.items()
+        if name in found
+    }
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A quantity behind an onset: `differences[prompt, step]` to step 1, which way it drifts, and how far it could."""
+
+    differences: Floats
+    direction: Literal["up", "down"] = "up"
+    available: float | None = None
+
+
+def _moved(figures: FeedFigures, name: str) -> _Moved | None:
     means = figures.means
-
-    def find(name: str, values: Floats, direction: Any, available: float | None = None) -> None:
-        if name in practical:
-            differences = values - values[:, :1]
-            found[name] = stats.onset(differences, practical[name], direction, available=available, resamples=resamples)
-
-    if "log_growth" in means:
-        find("norm_up", means["log_growth"], "up")
-    if "mass/sink" in means:
-        sink = means["mass/sink"]
-        find("sink_down", sink, "down", _largest_mean(sink[:, :1]))
-    if "excess/self_generated" in means:
-        excess = means["excess/self_generated"]
-        room = None
-        if "mass/self_generated" in means:
-            room = _largest_mean(1.0 - (means["mass/self_generated"] - excess)[:, 1:])
-        find("self_up", excess, "up", room)
-    if "displacement" in means:
-        find("displaced", means["displacement"], "up")
-    return found
+    column = _COLUMNS[name]
+    if column not in means:
+        return None
+    values = means[column]
+    differences = values - values[:, :1]
+    if name == "sink_down":
+        return _Moved(differences, "down", _largest_mean(values[:, :1]))
+    if name == "self_up" and "mass/self_generated" in means:
+        return _Moved(differences, "up", _largest_mean(1.0 - (means["mass/self_generated"] - values)[:, 1:]))
+    return _Moved(differences)
 
 
 def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from driftscope.findings.verdict import Reading, Verdict, bounds, figure, verdic
 from driftscope.findings.view import render_findings
 from driftscope.runs.naming import short_name
 from driftscope.runs.summary import unconfirmed
+from driftscope.show.cost import cost_section
 from driftscope.show.step_table import step_table
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def render(
     checkpoint = checkpoint or summary["checkpoint"]
     causes = None
     if assessment is not None:
-        summary = {**summary, "onset": assessment.onsets}
+        summary = assessment.at_thresholds(summary)
         causes = causes_of(assessment, summary["checkpoint"]["switches"].get("carry") == "post")
     print_warnings(audit_warnings(audit), console)
     console.print(_verdict_panel(verdict(summary, causes), _title(summary)))
@@ -115,6 +116,8 @@ def render(
         console.print(_legend(steps, left_out, marked, console.options.ascii_only))
     if summary["acceptance_length"]:
         console.print(_lengths(summary))
+    if (section := cost_section(summary)) is not None:
+        console.print(section)
     if assessment is not None:
         render_findings(assessment, console)
     notes = _notes(summary, counts, {finding.code for finding in assessment.findings} if assessment else set())
@@ -215,8 +218,10 @@ def _verdict_panel(found: Verdict, title: str) -> Panel:
 
 def _onset(reading: Reading) -> Text:
     if reading.found:
-        return Text(f"from step {reading.onset}", "bold yellow")
-    return Text("-" if reading.onset is None else str(reading.onset), "green" if reading.onset == "none" else "dim")
+        return Text(f"from {reading.start}", "bold yellow")
+    if reading.onset is None:
+        return Text("-", "dim")
+    return Text(reading.start, "green" if reading.start == "none" else "dim")
 
 
 def _caption(summary: Mapping[str, Any], feed: str, counts: Mapping[str, int] | None) -> Text:

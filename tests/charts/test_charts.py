@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import driftscope.api  # noqa: F401 (makes run.charts)
 from driftscope.compare import compare
 from driftscope.runs.run import Run
 from driftscope.show import charts, frames
@@ -145,6 +144,8 @@ def test_growth_draws_the_summary_with_intervals_and_onset(figures: pd.DataFrame
     assert list(rule["step"]) == [drifting().summary()["onset"]["norm_up"]]
     ((_, label),) = drawn(chart, "text")
     assert list(label["text"]) == ["norm up from step 2"]
+    ((_, label),) = drawn(norms.growth(figures, marks.assign(low=2.0, high=5.0)), "text")
+    assert list(label["text"]) == ["norm up from step 2 (2 to 5)"]
 
 
 def test_hover_tells_interval_and_denominator(figures: pd.DataFrame) -> None:

@@ -63,7 +63,14 @@ def test_onsets_of_the_summary_or_as_given() -> None:
     found = frames.onsets([drifting(), calm()])
     assert dict(found[found["run"] == "eagle3"][["key", "step"]].to_numpy()) == drifting().summary()["onset"]
     given = frames.onsets([drifting()], found=[{"norm_up": 4, "self_up": "none"}])
-    assert given.to_dict("records") == [{"run": "eagle3", "key": "norm_up", "name": "norm up", "step": 4}]
+    assert given.drop(columns=["low", "high"]).to_dict("records") == [
+        {"run": "eagle3", "key": "norm_up", "name": "norm up", "step": 4}
+    ]
+    assert given[["low", "high"]].isna().all(axis=None)
+    spread = {"norm_up": {"step": 4, "low": 3, "high": None}}
+    known = frames.onsets([drifting()], found=[{"norm_up": 4}], spreads=[spread])
+    assert known["low"].tolist() == [3.0]
+    assert known["high"].isna().all()
 
 
 def test_labels_tell_runs_apart() -> None:

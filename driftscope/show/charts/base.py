@@ -10,6 +10,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from driftscope.findings.words import spread_text
 from driftscope.show.charts.assembly import beside, in_rows
 from driftscope.show.charts.assembly import layered as layered
 from driftscope.show.charts.theme import HEIGHT, RUN_COLOURS, WIDTH
@@ -138,9 +139,10 @@ def onset_marks(
     marked = onsets[onsets["key"].isin(keys)]
     if marked.empty:
         return []
-    texts = marked["name"] + " from step " + marked["step"].astype(str)
+    spread = marked.apply(_spread, axis=1)
+    texts = marked["name"] + " from step " + marked["step"].astype(str) + spread
     if runs:
-        texts = marked["run"] + ": " + marked["name"]
+        texts = marked["run"] + ": " + marked["name"] + spread
     grouped = texts.groupby(marked["step"]).agg("\n".join).rename("text").reset_index()
     marks = [alt.Chart(grouped).mark_rule(style="onset-rule").encode(x=alt.X("step:Q"))]
     down = 3
@@ -158,6 +160,12 @@ def onset_marks(
         marks.append(mark.encode(x=alt.X("step:Q"), y=alt.YValue(0), text=alt.Text("text:N")))
         down += 14 * (text.count("\n") + 1)
     return marks
+
+
+def _spread(mark: pd.Series) -> str:
+    """` (2 to 5)` where resampled prompts do not agree on the step; without ends, nothing is known."""
+    low, high = (None if pd.isna(mark.get(end)) else int(mark[end]) for end in ("low", "high"))
+    return spread_text(low, high, int(mark["step"]))
 
 
 def signed(form: str, **settings: Any) -> alt.Axis:

@@ -66,19 +66,33 @@ def step_figures(runs: Runs, feed: str = "drafted", depth: int | None = None) ->
     return pd.DataFrame(records, columns=columns)
 
 
-def onsets(runs: Runs, depth: int | None = None, found: Sequence[Mapping[str, Any]] | None = None) -> pd.DataFrame:
-    """The onsets that are a step, one row each: `run`, `key` (of `driftscope.findings.verdict.ONSETS`), `name`, `step`.
+def onsets(
+    runs: Runs,
+    depth: int | None = None,
+    found: Sequence[Mapping[str, Any]] | None = None,
+    spreads: Sequence[Mapping[str, Mapping[str, Any]]] | None = None,
+) -> pd.DataFrame:
+    """The onsets that are a step, one row each: `run`, `key` (of `driftscope.findings.verdict.ONSETS`), `name`, `step`, and in
+    `low` and `high` its spread over resampled prompts (NaN where there is none, or no end).
 
-    `found` are the onsets of each run where they are not those of the summaries, as under other thresholds.
+    `found` are the onsets of each run where they are not those of the summaries, as under other thresholds, and `spreads` what
+    is known of them (`onset_spread` of a summary).
     """
-    given = [run.summary(depth)["onset"] for run in runs] if found is None else found
+    if found is None:
+        summaries = [run.summary(depth) for run in runs]
+        found, spreads = [part["onset"] for part in summaries], [part["onset_spread"] for part in summaries]
     records = [
-        {"run": label, "key": key, "name": ONSETS[key], "step": start}
-        for label, by_key in zip(labelled(runs), given, strict=True)
+        {"run": label, "key": key, "name": ONSETS[key], "step": start, **_spread(known.get(key, {}))}
+        for label, by_key, known in zip(labelled(runs), found, spreads or [{}] * len(found), strict=True)
         for key, start in by_key.items()
         if key in ONSETS and isinstance(start, int)
     ]
-    return pd.DataFrame(records, columns=["run", "key", "name", "step"])
+    frame = pd.DataFrame(records, columns=["run", "key", "name", "step", "low", "high"])
+    return frame.astype({"low": np.float64, "high": np.float64})
+
+
+def _spread(known: Mapping[str, Any]) -> dict[str, float]:
+    return {end: np.nan if known.get(end) is None else float(known[end]) for end in ("low", "high")}
 
 
 def step_means(runs: Runs, columns: Mapping[str, str], feed: str = "drafted") -> pd.DataFrame:

@@ -118,7 +118,7 @@ def evidence_text(evidence: Evidence) -> str:
 
 def _part(label: str, run: Run, depth: int | None, thresholds: Thresholds | Path | None) -> RunPart:
     assessment = assess(run, thresholds, depth=depth)
-    summary = {**run.summary(depth), "onset": dict(assessment.onsets)}
+    summary = assessment.at_thresholds(run.summary(depth))
     found = verdict(summary, causes_of(assessment, run.info.checkpoint.switches.get("carry") == "post"))
     return RunPart(label, found, assessment, _lengths(summary), _facts(run, summary), _notes(run, assessment))
 

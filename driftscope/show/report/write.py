@@ -96,7 +96,8 @@ def write_images(
 def _everything(
     runs: Runs, parts: Sequence[RunPart], depth: int | None, thresholds: Thresholds | Path | None
 ) -> tuple[list[Picture], Any, str]:
-    marks = onsets(runs, depth, [part.assessment.onsets for part in parts])
+    assessments = [part.assessment for part in parts]
+    marks = onsets(runs, depth, [part.onsets for part in assessments], [part.spreads for part in assessments])
     comparison, why_not = comparison_of(runs, depth, thresholds)
     side_by_side = [] if comparison is None else comparison_pictures(comparison)
     return [*side_by_side, *pictures(runs, depth, marks)], comparison, why_not
