@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -69,7 +70,9 @@ def patched_chains(subject: Subject, depth: int, *, split_state: bool = False, f
 
 
 def _joined(parts: Sequence[PatchedChains]) -> PatchedChains:
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in ("text", "rank", "prob", "tie")}
+    joined: dict[str, Any] = {
+        name: torch.cat([getattr(part, name) for part in parts]) for name in ("text", "rank", "prob", "tie")
+    }
     return replace(parts[0], drafted=torch.cat([part.drafted for part in parts], 1), **joined)
 
 

@@ -10,7 +10,8 @@ Part = Literal["own", "real", "resized"]
 
 FACTORS = ("state", "pattern", "values")
 """What a step takes in: the state that enters it, the attention row of every layer and head, the value of the row it adds."""
-OWN, REAL = "own", "real"
+OWN: Part = "own"
+REAL: Part = "real"
 _BOTH: tuple[Part, ...] = (OWN, REAL)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -18,20 +19,20 @@ Bools = NDArray[np.bool_]
 class Rejections:
     """One entry per anchor; where nothing was rejected, `step` is 0 and `reason` None."""
 
-    step: Int[NDArray, " anchor"]
+    step: Int[NDArray[Any], " anchor"]
     """First step whose drafted token differs from the text."""
     reason: list[str | None]
     """One of `driftscope.chain.patches.REASONS`."""
-    mended: dict[str, Bool[NDArray, " anchor"]]
+    mended: dict[str, Bool[NDArray[Any], " anchor"]]
     """By factor: whether this one alone, made real, drafts the text's token at the rejected step. Empty for a block."""
-    gained: Int[NDArray, " anchor"]
+    gained: Int[NDArray[Any], " anchor"]
     """Accepted steps at which the row without drafting is wrong."""
 
 
 def rejections(
-    right: Mapping[str, Bool[NDArray, "anchor step"]],
-    known: Bool[NDArray, "anchor step"],
-    undecided: Bool[NDArray, "anchor step"],
+    right: Mapping[str, Bool[NDArray[Any], "anchor step"]],
+    known: Bool[NDArray[Any], "anchor step"],
+    undecided: Bool[NDArray[Any], "anchor step"],
 ) -> Rejections:
     """right: by patch (`driftscope.chain.patches`), whether the text's token is drafted; at least `own` and `real`. known: the
     text's token is in the draft vocabulary. undecided: the target is near a tie there."""
