@@ -37,6 +37,7 @@ from driftscope.pair import load_pair
 from driftscope.progress import NullProgress, ProgressReport
 from driftscope.prompts import load_prompts, tokenize_prompts
 from driftscope.sinks import detect_sinks
+from driftscope.state_checks import StateChecks
 from driftscope.target import Target
 from driftscope.target_ends import TargetEnds
 
@@ -158,7 +159,7 @@ def capture_from(
     partial = folder.absolute().parent / f".new-{uuid.uuid4().hex}"
     try:
         texts = []
-        cache, names, short = CaptureCache(partial), _Names(), 0
+        cache, names, short, checks = CaptureCache(partial), _Names(), 0, StateChecks()
         about = about_target(ends, fingerprint=None)
         for file in chosen:
             for dump, answer in reader.texts(file):
@@ -169,6 +170,7 @@ def capture_from(
                 category = answer.prompt.category if answer.prompt else reader.format.name
                 made = convert(ends, dump, answer, placed, name=name, category=category)
                 record = made.record
+                checks.add(record)
                 key = CacheKey.of(f"{about['ends']} {name}", about["dtype"], ends.eos_ids, record.token_ids.tolist(), 0)
                 key = dataclasses.replace(key, target=str(about["ends"])[:16])
                 tensors = {"token_ids": record.token_ids, "rms": record.rms}
@@ -180,6 +182,7 @@ def capture_from(
                 )
                 texts.append(entry(record, key, final=made.final, confirmed=made.confirmed, greedy=record.greedy))
             report.advance()
+        checks.finish()
         if not texts:
             raise DriftscopeError(f"--from {origin}: no text with an answer of 2 tokens or more")
         found = CaptureFolder(
