@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftscope.audit.kept import audited_boundaries, keep_short_audit
+from driftscope.audit.trusting import keep_control, keep_texts
 from driftscope.cache import CaptureCache
 from driftscope.capture_folder import CaptureFolder, open_captures
 from driftscope.captured import about as about_captures
@@ -29,6 +30,7 @@ from driftscope.prompts import load_prompts, tokenize_prompts
 from driftscope.ray_shards import Job, check_installed, job_of, run_on_ray
 from driftscope.run import Run
 from driftscope.starting import start_run
+from driftscope.state_checks import check_states
 from driftscope.subject import Settings
 from driftscope.target import Target, load_target
 from driftscope.target_ends import TargetEnds, load_target_ends
@@ -315,11 +317,15 @@ def probe_pair(
             progress=report,
         )
     captures = [source.capture for source in sources]
+    check_states(captures)
     sinks = choose_sinks(pair, captures, sink)
     settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
     run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
-    if audit and all(record.greedy for record in captures):
+    told_nothing = keep_texts(run, pair, captures, report)
+    if audit and not told_nothing and all(record.greedy for record in captures):
         keep_short_audit(run, pair, captures, report)
+    if not told_nothing:
+        keep_control(run, pair, captures, report)
     begun = set(run.probes)
     new = [item for item in probes if item.shard not in begun]
     if any(item.name not in DEFAULT for item in new):

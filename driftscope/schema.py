@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from driftscope.errors import RunError
-from driftscope.free_form import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches
+from driftscope.free_form import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches, Trust
 
 SCHEMA_VERSION = 1
 
@@ -388,3 +388,6 @@ class RunInfo(BaseModel):
     findings: list[Finding] = []
     audit: Audit | None = None
     """The short audit (`driftscope.audit.short.ShortAudit.to_dict`), or {"decided", "reason", "warnings"} without it."""
+    trust: Trust | None = None
+    """What was seen of the target's texts and of the drafter's positive control (`driftscope.audit.trusting`): {"texts",
+    "control"}, each with the `reason` that withholds a verdict, if any. Absent where too few prompts were measured."""

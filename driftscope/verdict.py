@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from driftscope.findings.withheld import withheld
 from driftscope.stats.drift import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from driftscope.stats.intervals import MIN_PROMPTS
 
@@ -67,6 +68,8 @@ def verdict(summary: Mapping[str, Any], causes: Causes | None = None) -> Verdict
 
 
 def _verdict(summary: Mapping[str, Any]) -> Verdict:
+    if why := withheld(summary.get("trust")):
+        return Verdict("unknown", f"No verdict: {why}.", ())
     steps = summary["steps"]
     switches = summary["checkpoint"].get("switches", {})
     if steps and switches.get("carry") == "none":

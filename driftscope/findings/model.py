@@ -126,6 +126,8 @@ class Assessment:
     """Whether enough was measured to call a run without findings healthy."""
     onsets: Mapping[str, int | str] = field(default_factory=dict)
     """The summary's onsets, at the thresholds in force."""
+    withheld: str = ""
+    """Why nothing is judged although it was measured (`driftscope.findings.withheld`); findings of drift are left out."""
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
