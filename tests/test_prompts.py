@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from driftscope.errors import PromptError
-from driftscope.prompts import Message, Prompt, SkippedPrompts, load_prompts, tokenize_prompts
+from driftscope.target.prompts import Message, Prompt, SkippedPrompts, load_prompts, tokenize_prompts
 
 PLAIN = (
     "{% for m in messages %}[{{ m.role }}] {{ m.content }} {% endfor %}"
@@ -251,9 +251,7 @@ def test_no_chat_template() -> None:
 
 
 def test_reading_prompts_does_not_import_torch() -> None:
-    code = (
-        "import sys; from driftscope.prompts import load_prompts; load_prompts(None); sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys; from driftscope.target.prompts import load_prompts; load_prompts(None); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from driftscope.errors import RunError
-from driftscope.run import Run
-from driftscope.schema import DISJOINT_BUCKETS
+from driftscope.runs.run import Run
+from driftscope.runs.schema import DISJOINT_BUCKETS
+from driftscope.runs.summary import acceptance_lengths, counts, feed_figures, head_displacement, summarise
 from driftscope.stats import served_walk
-from driftscope.summary import acceptance_lengths, counts, feed_figures, head_displacement, summarise
 from tests.fake_run import NO_DRIFT, Fake, meta, prompt_ids, tables, write_fake_run
 
 FAKE = Fake()

@@ -6,8 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
-from driftscope.step_table import bar, step_table
-from driftscope.terminal import render, stdout_console
+from driftscope.show.step_table import bar, step_table
+from driftscope.show.terminal import render, stdout_console
 from tests.fake_summary import drifting, step, summary, without
 
 ORIGINS = {

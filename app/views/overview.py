@@ -17,10 +17,10 @@ from driftscope.app.loading import computed, digest_of, open_run
 from driftscope.app.marks import onsets_of
 from driftscope.app.shell import current, entries, measured, messages, plain
 from driftscope.findings import Finding
-from driftscope.gallery.tables import NOT_MEASURED, interval_text
-from driftscope.naming import short_name
-from driftscope.report.content import RunPart, evidence_text
-from driftscope.verdict import ONSETS, Verdict, bounds, figure
+from driftscope.findings.verdict import ONSETS, Verdict, bounds, figure
+from driftscope.runs.naming import short_name
+from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.show.report.content import RunPart, evidence_text
 
 # How long one pass may work on lines that the table lacks.
 _SECONDS = 0.3

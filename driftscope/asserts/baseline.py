@@ -21,7 +21,7 @@ from driftscope.compare.samples import common_depth, samples
 from driftscope.errors import RunError
 from driftscope.findings.measured import Measured
 from driftscope.findings.withheld import withheld
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from driftscope.stats.intervals import Interval
 
 MARGINS: Mapping[str, float] = {

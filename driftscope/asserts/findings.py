@@ -7,7 +7,7 @@ from pathlib import Path
 
 from driftscope.asserts.outcome import Outcome, refuse_withheld, settle
 from driftscope.findings import Finding, Thresholds, assess, definition
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 def assert_no_findings(

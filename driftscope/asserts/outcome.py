@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from driftscope.asserts.bounds import Bound, Verdict, worst
 from driftscope.asserts.tables import facts, table_of_steps
 from driftscope.findings.withheld import withheld
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 class UndecidedWarning(UserWarning):

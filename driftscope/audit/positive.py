@@ -16,19 +16,19 @@ from torch import Tensor
 
 from driftscope.audit.controls import Control, judged, scrambled
 from driftscope.audit.decide import Limits
-from driftscope.baseline import prefix_pass
-from driftscope.block_chain import chain_of
-from driftscope.captures import Capture
-from driftscope.chain import Text, chain_inputs
-from driftscope.conditions import spread
+from driftscope.captures.capture import Capture
+from driftscope.captures.conditions import spread
+from driftscope.chain.block import chain_of
+from driftscope.chain.chain import Text, chain_inputs
+from driftscope.chain.drafter_inputs import drafter_text
+from driftscope.chain.observe import observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter import Drafter, build_drafter
-from driftscope.features import drafter_text
-from driftscope.largest import largest
-from driftscope.observe import observe
+from driftscope.drafter.argmax import largest
 from driftscope.stats.intervals import MIN_PROMPTS
 
 if TYPE_CHECKING:
-    from driftscope.pair import Pair
+    from driftscope.chain.pair import Pair
 
 PROMPTS, ANCHORS = 16, 8
 _SPAN = 64

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftscope.captures import Capture
-from driftscope.conditions import spread
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.recording import record
+from driftscope.captures.capture import Capture
+from driftscope.captures.conditions import spread
+from driftscope.captures.record import record
 from driftscope.stats.intervals import MIN_PROMPTS
-from driftscope.target import Target
-from driftscope.target_ends import TargetEnds
+from driftscope.target.ends import TargetEnds
+from driftscope.target.model import Target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 PROMPTS = 16
 GAIN = 1.5

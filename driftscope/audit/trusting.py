@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from driftscope.audit.positive import PositiveControl, positive_control
 from driftscope.audit.texts import judge_texts
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
 from driftscope.errors import DriftscopeError
 from driftscope.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from driftscope.pair import Pair
-    from driftscope.run import Run
+    from driftscope.chain.pair import Pair
+    from driftscope.runs.run import Run
 
 _FOLLOWS = {
     "shuffled features": "it ignores the target's features",

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 import torch
 
-from driftscope.checkpoints.aux_ids import depth
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.dead import dead_tensors
 from driftscope.checkpoints.engines import EngineReading, engine_readings
-from driftscope.checkpoints.files import open_source
 from driftscope.checkpoints.fit import fit_to_target, text_config
 from driftscope.checkpoints.opening import count_not_finite, read_source, recorded_target
 from driftscope.checkpoints.reader import Reading
-from driftscope.checkpoints.vocab import VocabMap, read_vocab_map
+from driftscope.checkpoints.reading.aux_ids import depth
+from driftscope.checkpoints.reading.files import open_source
+from driftscope.checkpoints.reading.vocab import VocabMap, read_vocab_map
 from driftscope.errors import CheckpointError, DriftscopeError
 
 _HASHED_AT_MOST = 2**30

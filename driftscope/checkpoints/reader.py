@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
-from driftscope.checkpoints import experts, masks, names, refuse
-from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.families import FAMILIES, Family
-from driftscope.checkpoints.files import Source, TensorInfo, some
-from driftscope.checkpoints.quantised import dequantised
+from driftscope.checkpoints.families import experts
+from driftscope.checkpoints.families import parallel_drafting as masks
+from driftscope.checkpoints.families.registry import FAMILIES, Family
+from driftscope.checkpoints.reading import names, refuse
+from driftscope.checkpoints.reading.board import Switchboard
+from driftscope.checkpoints.reading.files import Source, TensorInfo, some
+from driftscope.checkpoints.reading.quantised import dequantised
 from driftscope.checkpoints.sizes import expected_shapes
 from driftscope.errors import CheckpointError
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from driftscope.commands import options
 from driftscope.commands.guard import Debug, print_json, state
-from driftscope.commands.working import working
+from driftscope.commands.progress import working
 from driftscope.errors import DriftscopeError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -181,7 +181,7 @@ def content(made: Any) -> dict[str, Any]:
 
 
 def _print(made: Any) -> None:
-    from driftscope.terminal import stdout_console
+    from driftscope.show.terminal import stdout_console
 
     console, told = stdout_console(), content(made)
     lines = [

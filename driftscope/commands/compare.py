@@ -42,8 +42,8 @@ def compare(
     """
     from driftscope.compare import compare as compare_runs
     from driftscope.compare.targets import compare_targets, same_drafter_other_targets
-    from driftscope.run import Run
-    from driftscope.terminal import stdout_console
+    from driftscope.runs.run import Run
+    from driftscope.show.terminal import stdout_console
 
     opened = [Run.open(run) for run in runs]
     if same_drafter_other_targets(opened):

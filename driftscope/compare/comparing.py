@@ -17,8 +17,8 @@ from driftscope.compare.samples import common_depth, noise_level, samples
 from driftscope.findings.causes import causes
 from driftscope.findings.thresholds import Thresholds
 from driftscope.findings.withheld import withheld
-from driftscope.naming import short_name
-from driftscope.run import Run
+from driftscope.runs.naming import short_name
+from driftscope.runs.run import Run
 
 _EQUAL = "what a switch does is told only if everything else in the training of the checkpoints was equal; runs do not record it"
 

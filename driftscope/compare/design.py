@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 FACTORS = {"fc_norm": "FC-norm", "carry": "post-norm"}
 Kind = Literal["single", "factorial", "one switch", "both switches", "same switches", "several", "different kinds"]

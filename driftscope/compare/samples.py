@@ -11,10 +11,10 @@ import pandas as pd
 
 from driftscope import stats
 from driftscope.findings.noise_sums import noise_sums
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.runs.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
 from driftscope.stats.contrasts import Figure, log_half_point, ratio, relative
 from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
 
 Better = Literal["lower", "higher", ""]
 

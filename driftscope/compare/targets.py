@@ -19,10 +19,10 @@ from driftscope import stats
 from driftscope.compare.captures import CompareError
 from driftscope.findings.withheld import withheld
 from driftscope.findings.words import plain
-from driftscope.naming import short_name
-from driftscope.run import Run
+from driftscope.runs.naming import short_name
+from driftscope.runs.run import Run
+from driftscope.runs.summary import CLEAN
 from driftscope.stats.intervals import MIN_PROMPTS, Interval
-from driftscope.summary import CLEAN
 
 KEEP, ADAPT = 0.95, 0.7
 """Share of the agreement at step 1 under the first target that must be kept to go on as it is, and to be worth adapting: of a

@@ -17,7 +17,7 @@ from driftscope.figures.pin import pin_figures
 from driftscope.figures.template import template_figures
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 __all__ = [
     "acceptance_figures",

@@ -12,10 +12,10 @@ from driftscope.findings.model import Assessment, Finding, NotMeasured, kind_of
 from driftscope.findings.rules import RULES
 from driftscope.findings.thresholds import Thresholds, load
 from driftscope.findings.withheld import withheld
-from driftscope.summary import unconfirmed
+from driftscope.runs.summary import unconfirmed
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 
 def assess(

@@ -21,16 +21,16 @@ from driftscope.audit.controls import scrambled
 from driftscope.audit.positive import positive_control
 from driftscope.audit.texts import judge_texts
 from driftscope.audit.trusting import no_better
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import open_state_dict, save_checkpoint
 from driftscope.cli import app
 from driftscope.errors import RunError
 from driftscope.findings import assess
-from driftscope.pair import load_pair
+from driftscope.findings.verdict import verdict
 from driftscope.probes import chosen
-from driftscope.run import Run
-from driftscope.target import wrap_target
-from driftscope.verdict import verdict
+from driftscope.runs.run import Run
+from driftscope.target.model import wrap_target
 from tests import tiny
 from tests.audit import pair as planted
 from tests.tiny_target import TinyPrompt

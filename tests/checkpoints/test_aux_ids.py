@@ -8,7 +8,7 @@ import pytest
 from transformers import LlamaConfig
 
 from driftscope.checkpoints import fit_to_target, open_state_dict, target_warnings
-from driftscope.checkpoints.aux_ids import AuxIds, default_boundaries, to_boundaries
+from driftscope.checkpoints.reading.aux_ids import AuxIds, default_boundaries, to_boundaries
 from driftscope.errors import CheckpointError, TargetError
 from tests.checkpoints.layouts import stored
 

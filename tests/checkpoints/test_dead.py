@@ -9,11 +9,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import inspect_checkpoint, save_checkpoint
 from driftscope.checkpoints.dead import dead_tensors
 from driftscope.cli import app
 from driftscope.errors import CheckpointError
-from driftscope.pair import load_pair
 from tests.audit import pair as planted
 
 CONFIG = planted.planted_config("eagle3.1")

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import LlamaConfig
 
-from driftscope.checkpoints import files, inspect_checkpoint, inspection, open_checkpoint
+from driftscope.checkpoints import inspect_checkpoint, inspection, open_checkpoint
 from driftscope.checkpoints.engines import engine_readings
+from driftscope.checkpoints.reading import files
 from tests.checkpoints.layouts import CASES, IDS, PLAIN, VARIANTS, Layout, stored, weights
 
 TENSORS, CONFIG = stored()

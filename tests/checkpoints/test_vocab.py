@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from driftscope.checkpoints import open_state_dict
-from driftscope.checkpoints.vocab import read_vocab_map
+from driftscope.checkpoints.reading.vocab import read_vocab_map
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import stored
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from driftscope.cli import app
 from driftscope.compare import CompareError, compare_targets
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import NO_DRIFT, Fake, meta, prompt_ids, tables
 
 

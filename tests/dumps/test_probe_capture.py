@@ -15,14 +15,14 @@ import torch
 from typer.testing import CliRunner
 
 from driftscope.api import capture, probe
-from driftscope.capture_folder import CaptureFolder
-from driftscope.checkpoints import archives
+from driftscope.captures.folder import CaptureFolder
+from driftscope.checkpoints.reading import archives
 from driftscope.cli import app
 from driftscope.errors import DriftscopeError
 from driftscope.findings import assess
-from driftscope.run import Run
-from driftscope.target import load_target
-from driftscope.target_ends import ends_digest, load_target_ends, matching
+from driftscope.runs.run import Run
+from driftscope.target.ends import ends_digest, load_target_ends, matching
+from driftscope.target.model import load_target
 from tests import tiny_target
 from tests.dumps import writers
 from tests.tiny_pair import TinyPair, save_pair
@@ -195,12 +195,12 @@ def test_without_final_states_there_is_no_acceptance(
 
 
 def test_every_reader_bears_a_run_without_acceptance(pair: TinyPair, unconfirmed: Path, tmp_path: Path) -> None:
-    from driftscope import frames
     from driftscope.app.reading import accepted_lengths, reading
     from driftscope.app.token_html import states_of
     from driftscope.compare import compare
     from driftscope.figures import acceptance_figures, noise_figures
-    from driftscope.report import write_report
+    from driftscope.show import frames
+    from driftscope.show.report import write_report
 
     run = through(pair, unconfirmed, tmp_path / "run")
     assert run.info.target.sinks == [0]

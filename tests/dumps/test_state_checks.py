@@ -11,12 +11,12 @@ import torch
 
 from driftscope import api
 from driftscope.api import capture
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
+from driftscope.captures.state_checks import check_states
+from driftscope.chain.pair import load_pair
 from driftscope.errors import DriftscopeError
-from driftscope.pair import load_pair
 from driftscope.probes import chosen
-from driftscope.state_checks import check_states
-from driftscope.target_ends import TargetEnds
+from driftscope.target.ends import TargetEnds
 from tests.audit import pair as planted
 from tests.dumps import writers
 
@@ -141,7 +141,7 @@ def test_a_dump_is_refused_and_nothing_is_written(records: list[Capture], tmp_pa
 
 
 def _ends(target, folder: Path) -> TargetEnds:
-    from driftscope.target_ends import load_target_ends
+    from driftscope.target.ends import load_target_ends
 
     target.model.save_pretrained(folder / "target")
     target.tokenizer.save_pretrained(folder / "target")
