@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftscope.audit.short_in_run import audited_boundaries, keep_short_audit
+from driftscope.audit.trusting import keep_control, keep_texts
 from driftscope.captures.cache import CaptureCache
 from driftscope.captures.capture import Capture
 from driftscope.captures.capture import capture as take
 from driftscope.captures.folder import CaptureFolder, open_captures
+from driftscope.captures.state_checks import check_states
 from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import Pair, as_dtype, load_pair
 from driftscope.chain.prompt_chains import Settings
@@ -315,13 +317,17 @@ def probe_pair(
             progress=report,
         )
     captures = [source.capture for source in sources]
+    check_states(captures)
     sinks = choose_sinks(pair, captures, sink)
     settings = Settings(
         depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, spread=anchors is not None, seed=seed
     )
     run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
-    if audit and all(record.greedy for record in captures):
+    told_nothing = keep_texts(run, pair, captures, report)
+    if audit and not told_nothing and all(record.greedy for record in captures):
         keep_short_audit(run, pair, captures, report)
+    if not told_nothing:
+        keep_control(run, pair, captures, report)
     begun = set(run.probes)
     new = [item for item in probes if item.shard not in begun]
     if any(item.name not in DEFAULT for item in new):

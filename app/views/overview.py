@@ -107,7 +107,11 @@ def _findings(part: RunPart) -> None:
     if not wrong:
         judged = part.assessment.judged
         st.caption(
-            "Nothing that was measured is beyond its threshold." if judged else "Too little was measured to say."
+            "Nothing that was measured is beyond its threshold."
+            if judged
+            else f"Not judged: {escaped(part.assessment.withheld)}."
+            if part.assessment.withheld
+            else "Too little was measured to say."
         )
     with st.container(key=f"{look.GRID}-findings"):
         for finding in (*wrong, *notes):

@@ -21,6 +21,7 @@ from driftscope.audit.score import Runner
 from driftscope.audit.search import search_boundaries
 from driftscope.audit.setting import Setting
 from driftscope.audit.static import static_hints
+from driftscope.audit.texts import withheld_texts
 from driftscope.audit.verdict import conclude
 from driftscope.captures.cache import CaptureCache
 from driftscope.captures.capture import Capture, capture
@@ -198,7 +199,9 @@ def audit_captures(
         setting = rounds[-1].winner.apply(setting)
     final = _final_controls(setting, rounds, runner, limits)
     hints = static_hints(pair.checkpoint, declared, target.embedding, target.head)
-    return conclude(pair, declared, setting, rounds, final, hints, material, limits, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    garbage = withheld_texts(pair.target, captures)
+    return conclude(pair, declared, setting, rounds, final, hints, material, limits, seconds, garbage)
 
 
 def _tried(

@@ -33,9 +33,10 @@ def conclude(
     material: Material,
     limits: Limits,
     seconds: float,
+    garbage: str = "",
 ) -> Audit:
     """The audit, from its rounds. declared: the setting of the checkpoint; setting: that of the last round; final: the
-    controls of it."""
+    controls of it; garbage: why the texts tell nothing, if they do not."""
     rows = tuple(row for item in rounds for row in item.rows)
     prompts = len(material.captures)
     lost = [control.name for control in final if not control.beaten]
@@ -44,6 +45,8 @@ def conclude(
     if prompts < limits.prompts:
         outcome = "cannot tell"
         verdict = f"{prompts} usable prompts are too few to decide; at least {limits.prompts} are needed."
+    elif garbage:
+        outcome, verdict = "cannot tell", f"{garbage[0].upper()}{garbage[1:]}."
     elif lost:
         outcome = "cannot tell"
         verdict = (

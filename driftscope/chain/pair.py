@@ -11,12 +11,15 @@ from typing import Any
 import torch
 
 from driftscope.chain.block import chain_of
-from driftscope.chain.self_test import check_hooks
+from driftscope.chain.self_test import PassesNothingError, check_hooks
 from driftscope.checkpoints import Checkpoint, fit_to_target, open_checkpoint, target_warnings
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.dead import dead_tensors
+from driftscope.checkpoints.opening import recorded_target
+from driftscope.checkpoints.reading.files import open_source
 from driftscope.drafter import Drafter, build_drafter
-from driftscope.errors import TargetError
-from driftscope.target.model import Target, load_target
+from driftscope.errors import CheckpointError, TargetError
+from driftscope.target.model import Target, load_target, target_config
 from driftscope.target.placement import DeviceMap, resolve_device
 
 
@@ -68,16 +71,11 @@ def load_pair(
     where the drafter runs, beside its target's first layers by default. Raises CheckpointError or TargetError in one line.
     """
 
-    def read(target_config: Any = None) -> Checkpoint:
-        if isinstance(checkpoint, Checkpoint):
-            return checkpoint
-        return open_checkpoint(checkpoint, overrides=overrides, revision=revision, target_config=target_config)
-
     if target is None:
-        opened = read()
-        if opened.target_name is None:
-            raise TargetError(f"{opened.path} does not name its target; name it with --target")
-        target = opened.target_name
+        target = _recorded(checkpoint, revision)
+    # Before the target, which can take minutes to load; a bare checkpoint is opened by the sizes in its config.
+    told = target.text_config if isinstance(target, Target) else target_config(target, trust_remote_code)
+    opened = None if told is None else _open(checkpoint, overrides, revision, told)
     loaded = (
         target
         if isinstance(target, Target)
@@ -85,8 +83,7 @@ def load_pair(
             target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code, device_map=device_map
         )
     )
-    # The target's config fills what a bare checkpoint leaves open, such as the head size.
-    opened = read(loaded.text_config)
+    opened = opened or _open(checkpoint, overrides, revision, loaded.text_config)
     config = fit_to_target(opened.config, loaded.text_config)
     drafter = build_drafter(
         config,
@@ -97,8 +94,37 @@ def load_pair(
         dtype=loaded.dtype,
     )
     pair = Pair(opened, config, loaded, drafter, (*opened.warnings, *target_warnings(opened, loaded.name)))
-    check_hooks(pair.drafter_nn)
+    try:
+        check_hooks(pair.drafter_nn)
+    except PassesNothingError as error:
+        raise CheckpointError(f"{opened.path}: {error}; a tensor behind it is damaged or was never trained") from error
     return pair
+
+
+def _open(
+    checkpoint: str | Path | Checkpoint, overrides: Mapping[str, Any] | None, revision: str | None, target_config: Any
+) -> Checkpoint:
+    """The checkpoint, for this target. CheckpointError for one with a tensor that passes nothing on."""
+    opened = checkpoint
+    if not isinstance(opened, Checkpoint):
+        opened = open_checkpoint(opened, overrides=overrides, revision=revision, target_config=target_config)
+    used = {name: tensor for name, tensor in opened.weights.items() if name not in opened.never_applied}
+    if dead := dead_tensors(opened.config, used):
+        more = f"; {len(dead) - 1} more: driftscope inspect names them" if len(dead) > 1 else ""
+        raise CheckpointError(f"{opened.path}: {dead[0].line(opened.names.get(dead[0].name, dead[0].name))}{more}")
+    return opened
+
+
+def _recorded(checkpoint: str | Path | Checkpoint, revision: str | None) -> str:
+    """The target that a checkpoint names. TargetError where it names none."""
+    if isinstance(checkpoint, Checkpoint):
+        path, name = checkpoint.path, checkpoint.target_name
+    else:
+        source = open_source(checkpoint, revision)
+        path, name = source.path, recorded_target(source.config) or (source.path if source.inside else None)
+    if name is None:
+        raise TargetError(f"{path} does not name its target; name it with --target")
+    return name
 
 
 def as_dtype(name: str | torch.dtype) -> Any:

@@ -14,6 +14,11 @@ from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
 from driftscope.drafter.model import Drafter
 
+
+class PassesNothingError(HookError):
+    """A site whose value makes no difference: the hook works, and what stands behind it passes nothing on."""
+
+
 DEPTH = 2
 LENGTH = 16
 PROMPT = 8
@@ -71,4 +76,6 @@ def check_hooks(model: Any) -> None:
         # Without a norm on the way to the head the site may not exist; everything declared must matter.
         changed = observe(model, inputs, logits_only, sites=("logits",), interventions=[_Turn(name)])
         if all(torch.equal(one["logits"], other["logits"]) for one, other in zip(clean, changed, strict=True)):
-            raise HookError(f"overwriting site {name} at step 1 did not change the logits of steps 1 to {DEPTH}")
+            raise PassesNothingError(
+                f"overwriting site {name} at step 1 did not change the logits of steps 1 to {DEPTH}"
+            )

@@ -55,7 +55,9 @@ def open_state_dict(
 def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: Any | None) -> Checkpoint:
     reading = read_source(source, overrides, text_config(target_config))
     if reading.problems:
-        raise CheckpointError(f"{source.path}: {reading.problems[0]}")
+        # What was left unread may be what is missing.
+        unread = [note for note in reading.warnings if " not read" in note]
+        raise CheckpointError(f"{source.path}: {reading.problems[0]}{''.join(f' ({note})' for note in unread)}")
     assert reading.config is not None  # without problems there are switches
     config = reading.config if target_config is None else fit_to_target(reading.config, target_config)
     weights = fit_rows(config, {name: _checked(name, reading) for name in reading.names})
@@ -81,9 +83,9 @@ def read_source(source: Source, overrides: Mapping[str, Any] | None, target: Any
     try:
         return read(source, overrides, target)
     except CheckpointError as error:
-        if str(error).startswith(source.path):
-            raise
-        raise CheckpointError(f"{source.path}: {error}") from error
+        unread = "".join(f" ({note})" for note in source.warnings if " not read" in note)
+        text = str(error) if str(error).startswith(source.path) else f"{source.path}: {error}"
+        raise CheckpointError(text + unread) from error
 
 
 def recorded_target(raw: Mapping[str, Any]) -> str | None:

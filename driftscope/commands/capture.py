@@ -190,7 +190,8 @@ def _print(made: Any) -> None:
     ]
     if told["greedy"] < told["texts"]:
         lines.append(
-            f"{told['greedy']} of {told['texts']} texts are the target's greedy ones: acceptance is measured on no others"
+            f"acceptance can be measured on {told['greedy']} of {told['texts']} texts: the final states of the others do not"
+            " confirm them as what the target writes greedily"
         )
     for line in lines:
         console.print(line, soft_wrap=True)

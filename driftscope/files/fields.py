@@ -93,6 +93,15 @@ class _Audit(_Form):
     hypotheses: list[_Tried] = []
 
 
+class _Reasoned(_Form):
+    reason: str = ""
+
+
+class _Trust(_Form):
+    texts: _Reasoned | None = None
+    control: _Reasoned | None = None
+
+
 def _checked(form: type[BaseModel]) -> AfterValidator:
     def check(value: dict[str, Any]) -> dict[str, Any]:
         form.model_validate(value)
@@ -107,3 +116,4 @@ Settings = Annotated[dict[str, Any], _checked(_Settings)]
 Provenance = Annotated[dict[str, Any], _checked(_Provenance)]
 Finding = Annotated[dict[str, Any], _checked(_Finding)]
 Audit = Annotated[dict[str, Any], _checked(_Audit)]
+Trust = Annotated[dict[str, Any], _checked(_Trust)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from driftscope.findings.cost import DriftCost
 from driftscope.findings.cost_words import cost_sentence, moves_sentence
+from driftscope.findings.withheld import withheld
 from driftscope.findings.words import spread_text
 from driftscope.stats.drift import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from driftscope.stats.intervals import MIN_PROMPTS
@@ -85,6 +86,8 @@ def verdict(summary: Mapping[str, Any], causes: Causes | None = None) -> Verdict
 
 
 def _verdict(summary: Mapping[str, Any]) -> Verdict:
+    if why := withheld(summary.get("trust")):
+        return Verdict("unknown", f"No verdict: {why}.", ())
     steps = summary["steps"]
     switches = summary["checkpoint"].get("switches", {})
     cost = DriftCost.from_summary(summary)

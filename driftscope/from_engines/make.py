@@ -13,6 +13,7 @@ from driftscope.captures.cache import CacheKey, CaptureCache
 from driftscope.captures.capture import capture, long_enough
 from driftscope.captures.conditions import spread
 from driftscope.captures.folder import CaptureFolder, about_target, check_out, confirmed_share, entry, longest_text
+from driftscope.captures.state_checks import StateChecks
 from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import fit_to_target, open_checkpoint
@@ -150,7 +151,7 @@ def capture_from(
     partial = folder.absolute().parent / f".new-{uuid.uuid4().hex}"
     try:
         texts = []
-        cache, names, short = CaptureCache(partial), _Names(), 0
+        cache, names, short, checks = CaptureCache(partial), _Names(), 0, StateChecks()
         about = about_target(ends, fingerprint=None)
         for file in chosen:
             for dump, answer in reader.texts(file):
@@ -161,6 +162,7 @@ def capture_from(
                 category = answer.prompt.category if answer.prompt else reader.format.name
                 made = convert(ends, dump, answer, placed, name=name, category=category)
                 record = made.record
+                checks.add(record)
                 key = CacheKey.of(f"{about['ends']} {name}", about["dtype"], ends.eos_ids, record.token_ids.tolist(), 0)
                 key = dataclasses.replace(key, target=str(about["ends"])[:16])
                 tensors = {"token_ids": record.token_ids, "rms": record.rms}
@@ -172,6 +174,7 @@ def capture_from(
                 )
                 texts.append(entry(record, key, final=made.final, confirmed=made.confirmed, greedy=record.greedy))
             report.advance()
+        checks.finish()
         if not texts:
             raise DriftscopeError(f"--from {origin}: no text with an answer of 2 tokens or more")
         found = CaptureFolder(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from driftscope.chain.patches import REASONS
 from driftscope.errors import RunError
-from driftscope.files.fields import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches
+from driftscope.files.fields import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches, Trust
 
 SCHEMA_VERSION = 1
 
@@ -408,3 +408,6 @@ class RunInfo(BaseModel):
     findings: list[Finding] = []
     audit: Audit | None = None
     """The short audit (`driftscope.audit.short.ShortAudit.to_dict`), or {"decided", "reason", "warnings"} without it."""
+    trust: Trust | None = None
+    """What was seen of the target's texts and of the drafter's positive control (`driftscope.audit.trusting`): {"texts",
+    "control"}, each with the `reason` that withholds a verdict, if any. Absent where too few prompts were measured."""

@@ -91,6 +91,7 @@ def summarise(run: RunFolder, depth: int | None = None, *, resamples: int = stat
         "onset": found,
         "onset_spread": spread_content(found, spreads),
         "provenance": info["provenance"],
+        **({} if info["trust"] is None else {"trust": info["trust"]}),
     }
 
 
@@ -291,8 +292,9 @@ def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = st
     """Acceptance lengths at `depth` draft tokens, from the `anchors` rows of one variant, drafted feed.
 
     `anchor_mean`: over anchors outside loops; `served`: over the rounds of the served walk, loops kept, with its
-    standard deviation over rounds; both without bonus token, `served_with_bonus` with it. The served figures are
-    absent if the anchors of a prompt are not consecutive.
+    standard deviation over rounds; both without bonus token, `served_with_bonus` with it. `served_by_request` weighs
+    every prompt alike, however many rounds its text took, as papers do; engines pool rounds. The served figures are absent if
+    the anchors of a prompt are not consecutive.
     """
     found = chains(anchors[anchors["step"] <= depth])
     parts = [(found.length[part], found.loop[part]) for part in found.by_prompt()]
@@ -309,6 +311,8 @@ def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = st
     if "served" in result:
         result["served_sd"] = float(np.std(np.concatenate([walk.accepted for walk in walks]), ddof=1))
         _put(result, "served_with_bonus", served.map(lambda length: length + 1.0))
+        own = [[walk.total / walk.rounds] for walk in walks if walk.rounds]
+        _put(result, "served_by_request", stats.bca(np.array(own), resamples=resamples), 0)
     return result
 
 

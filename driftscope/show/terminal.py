@@ -274,12 +274,23 @@ def _lengths(summary: Mapping[str, Any]) -> Group:
     deviation = lengths.get("served_sd")
     spread = f"; SD over rounds {deviation:.2f}" if deviation is not None else ""
     row("served", "served", "drafted tokens accepted per round, along the walk that an engine takes", spread)
-    row("with bonus token", "served_with_bonus", "the same and the target's own token: what vLLM logs")
+    row("with bonus token", "served_with_bonus", f"the same and the target's own token: {logged(summary['settings'])}")
+    row(
+        "by request",
+        "served_by_request",
+        "mean of each prompt's own served length, as papers report; engines pool rounds",
+    )
     row("anchor mean", "anchor_mean", "over every position outside loops: compares drafters, not an engine's figure")
     if figure(lengths, "served") is None:
         why = unconfirmed(summary["settings"]) or "the anchors of a prompt are not consecutive"
         grid.add_row("  served", "-", Text(f"not measured: {why}", "dim"))
     return Group(Text(f"\nAcceptance length at {depth} drafted tokens", "bold"), grid)
+
+
+def logged(settings: Mapping[str, Any]) -> str:
+    """What the served length with the bonus token compares with."""
+    cut = settings.get("anchors")
+    return "what vLLM logs" if cut is None else f"of the first {cut:,} positions of each text only, no engine's figure"
 
 
 def _notes(summary: Mapping[str, Any], counts: Mapping[str, int] | None, codes: Container[str]) -> list[str]:

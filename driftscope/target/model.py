@@ -176,6 +176,21 @@ def load_target(
     return wrap_target(model, tokenizer, name=name)
 
 
+def target_config(name: str | Path, trust_remote_code: bool = False) -> Any | None:
+    """The config of a local target without its weights; None where there is none to be had so (`load_target` says why)."""
+    from transformers import AutoConfig
+
+    folder = Path(name).expanduser()
+    if not (folder / "config.json").is_file():
+        # A Hub that cannot be reached takes its time to fail: it is asked once, by load_target.
+        return None
+    try:
+        return AutoConfig.from_pretrained(str(folder), trust_remote_code=trust_remote_code)
+    except Exception:
+        # transformers raises nearly everything here.
+        return None
+
+
 def _auto_class(config: Any) -> Any:
     """The transformers class that loads models of this config with an LM head, or None."""
     import transformers

@@ -121,6 +121,7 @@ def tokenize_prompts(
     """
     kept: list[TokenizedPrompt] = []
     empty = too_short = too_long = merged = 0
+    bos = _Bos(tokenizer)
     for prompt in prompts:
         if prompt.empty:
             empty += 1
@@ -131,6 +132,7 @@ def tokenize_prompts(
             text, was_merged = _render(prompt, tokenizer)
             merged += was_merged
             ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        bos.count(ids, chat=prompt.messages is not None)
         if not ids:
             empty += 1
         elif len(ids) < min_tokens:
@@ -145,6 +147,8 @@ def tokenize_prompts(
             f"no prompt left of {len(prompts)}: {skipped} (allowed: {min_tokens} to {max_tokens} tokens): "
             "pass other prompts with --prompts, or lower --max-new-tokens to leave them more room"
         )
+    for line in bos.lines():
+        warnings.warn(line, stacklevel=2)
     if merged:
         warnings.warn(
             f"the chat template takes no system role: in {merged} prompts the system prompt stands before the user's "
@@ -152,6 +156,36 @@ def tokenize_prompts(
             stacklevel=2,
         )
     return kept, skipped
+
+
+class _Bos:
+    """Counts prompts that begin with two beginning-of-text tokens, or with none where the tokenizer would put one."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.bos = getattr(tokenizer, "bos_token_id", None)
+        plain = tokenizer("a")["input_ids"] if self.bos is not None else []
+        self.added = list(plain[:1]) == [self.bos]
+        self.double = self.none = 0
+
+    def count(self, ids: Sequence[int], *, chat: bool) -> None:
+        if self.bos is not None:
+            self.double += list(ids[:2]) == [self.bos, self.bos]
+            self.none += chat and self.added and list(ids[:1]) != [self.bos]
+
+    def lines(self) -> list[str]:
+        """What was seen, a line each."""
+        found = []
+        if self.double:
+            found.append(
+                f"{self.double} prompts begin with two beginning-of-text tokens: the text, or the template, holds one already and"
+                " the tokenizer adds another; take it out of --prompts or --chat-template"
+            )
+        if self.none:
+            found.append(
+                f"{self.none} prompts begin without the beginning-of-text token that the tokenizer puts before plain text: the"
+                " chat template prints none; engines that add it serve other texts (--chat-template)"
+            )
+        return found
 
 
 def _render(prompt: Prompt, tokenizer: Any) -> tuple[str, bool]:

@@ -19,6 +19,7 @@ from driftscope.captures.folder import CaptureFolder
 from driftscope.checkpoints.reading import archives
 from driftscope.cli import app
 from driftscope.errors import DriftscopeError
+from driftscope.findings import assess
 from driftscope.runs.run import Run
 from driftscope.target.ends import ends_digest, load_target_ends, matching
 from driftscope.target.model import load_target
@@ -187,6 +188,10 @@ def test_without_final_states_there_is_no_acceptance(
     said = " ".join(result.stdout.split())
     assert "acceptance was not measured: the captured texts are not confirmed as the target's greedy ones" in said
     assert "0%" not in said.partition("Notes")[0]
+    # Growth alone is no clean bill: without findings that is told apart from a healthy run.
+    assessment = assess(run)
+    assert not assessment.judged
+    assert assessment.exit_code == (1 if assessment.wrong else 2)
 
 
 def test_every_reader_bears_a_run_without_acceptance(pair: TinyPair, unconfirmed: Path, tmp_path: Path) -> None:

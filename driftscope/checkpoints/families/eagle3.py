@@ -19,6 +19,9 @@ from driftscope.errors import CheckpointError
 _ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "relu2")
 
 
+_ALL_ZERO = "d2t is all zero"
+
+
 @dataclass(frozen=True)
 class Traits:
     """Where a layout's own rules leave the common ones."""
@@ -96,6 +99,12 @@ def resolve_source(board: Switchboard) -> None:
         sizes.resolve_features(board)
         return
     hidden = board.get("hidden_size")
+    if board.user("feature_source") == "final" and board.has("fc.weight"):
+        rows, columns = board.shape("fc.weight")
+        raise CheckpointError(
+            f"--set feature_source=final: fc.weight reads {columns:,} features for a width of {rows:,}, aux features of"
+            " several layers, and the last state is one; leave it out"
+        )
     board.put("fc", False, "config", "use_aux_hidden_state")
     board.put("fc_bias", False, "config", "use_aux_hidden_state")
     board.put("num_aux", 1, "config", "use_aux_hidden_state")
@@ -250,15 +259,22 @@ def resolve_vocab(board: Switchboard) -> None:
     found = read_vocab_map(board.load("d2t"), t2d, full)
     if found.reading == "unusable" and board.user("vocab_map") is None:
         board.problems.append(f"d2t maps outside the target's {full} tokens (to {found.largest}), however it is read")
-    reading = "index" if found.reading == "index" else "offset"
+    counted = found.reading == "placeholder" and found.largest == draft - 1 and found.reason != _ALL_ZERO
+    reading = "index" if found.reading == "index" or counted else "offset"
     identity = reading == "offset" and draft == full and found.increasing and found.largest == draft - 1
     board.put("vocab_map", "none" if identity else reading, "weights", f"d2t: {found.reason}")
     if found.reading == "index":
         board.warnings.append("d2t holds token ids, not offsets as every engine expects; it is read as ids")
     if found.reading == "placeholder":
-        board.warnings.append("d2t is all zero: draft ids are taken as the target's first ids, rarely what was trained")
-    elif found.t2d_agrees is False:
-        board.warnings.append("d2t and t2d disagree about which tokens can be drafted")
+        board.warnings.append(
+            f"{found.reason.partition(':')[0]}, which looks like an unset default: draft ids are taken as the target's first"
+            " ids, rarely what was trained"
+        )
+    if found.t2d_agrees is False:
+        board.warnings.append(
+            f"d2t and t2d disagree about which tokens can be drafted: t2d marks {found.t2d_count:,}, lm_head has {draft:,}"
+            f" rows, and {found.shared or 0:,} of the ids of d2t are marked"
+        )
     elif found.repeated:
         board.warnings.append(f"d2t maps {found.repeated} draft ids to a token that another one already stands for")
     elif not found.increasing:

@@ -82,16 +82,27 @@ def resolve_aux(board: Switchboard) -> None:
     """Put `aux_boundaries` (None where the config is silent) and `aux_ids`, once `num_aux` is known."""
     aux = find_aux_ids(board)
     count = board.get("num_aux")
+    stated = board.number(*(f"{part}num_target_layers" for part in ("", "dflash_config.", "eagle_config.")))
+    layers = depth(board.target)
+    if stated and layers is not None and stated[0] != layers:
+        board.warnings.append(f"the config says {stated[1]} = {stated[0]}, and the target has {layers} layers")
+    layers = layers if layers is not None or stated is None else stated[0]
     if aux is None:
         board.put("aux_boundaries", None, "default", "2, n//2, n-3 of the target's n layers")
         board.put("aux_ids", None, "default")
     else:
-        boundaries, reading = to_boundaries(aux, depth(board.target))
+        boundaries, reading = to_boundaries(aux, layers)
         board.put("aux_boundaries", boundaries, "config", f"{aux.key} = {list(aux.ids)}: {reading}")
         board.put("aux_ids", aux.ids if aux.convention == "nested" else None, "config", aux.key)
         if list(aux.ids) != sorted(aux.ids):
             board.warnings.append(f"{aux.key} is not ascending; engines sort it, and so is it read")
     given = board.get("aux_boundaries")
+    if given is not None and layers is not None and max(given) > layers and board.target is None:
+        held = board.origins["aux_boundaries"].detail
+        board.problems.append(
+            f"boundary {max(given)} ({held}) is not in a target of {layers} layers (num_target_layers); another target,"
+            " or give --aux"
+        )
     if given is not None and len(given) != count:
         held = board.origins["aux_boundaries"].detail
         raise CheckpointError(f"fc reads {count} aux features, but {len(given)} are listed ({held}); see --aux")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,8 +170,11 @@ def _open_folder(folder: Path) -> Source:
     wanted: dict[str, list[str]] = {}
     if index:
         wanted = _shards_of_index(folder, index, entries, notes)
+        named = list(wanted)
+        wanted |= _unlisted(folder, index, wanted, entries, notes)
     else:
         wanted = {name: [] for name in _choose(folder, weights, entries, notes)}
+        named = list(wanted)
     inside = False
     if head := head_inside(key for keys in wanted.values() for key in keys):
         inside = True
@@ -179,6 +182,7 @@ def _open_folder(folder: Path) -> Source:
     absent_shard = next((name for name in wanted if name not in entries), None)
     if absent_shard:
         raise CheckpointError(f"{folder}: {index} names {absent_shard}, which is not there; fetch it and open again")
+    added = wanted.keys() - set(named)
     infos: dict[str, TensorInfo] = {}
     loaders: dict[str, Callable[[str], torch.Tensor]] = {}
     own_config: dict[str, Any] = {}
@@ -188,9 +192,9 @@ def _open_folder(folder: Path) -> Source:
         own_config = own_config or shard_config
         absent = [key for key in keys if key not in shard_infos]
         if absent:
-            raise CheckpointError(f"{folder / name}: {index} places {absent[0]} in it, but it is not there")
+            raise CheckpointError(f"{folder / name}: {index} places {some(absent)} in it, but it is not there")
         unlisted = sorted(set(shard_infos) - set(keys)) if keys else []
-        if inside:
+        if inside or name in added:
             shard_infos = {key: shard_infos[key] for key in keys}
         elif unlisted:
             notes.append(f"{name} holds {len(unlisted)} tensors that {index} does not list (first: {unlisted[0]})")
@@ -206,7 +210,16 @@ def _open_folder(folder: Path) -> Source:
     elif own_config:
         source.config, source.config_path = own_config, f"{files[0].name}[config]"
     source.folder_files = tuple(entries)
+    if adapters := [name for name in entries if name.startswith("adapter_") and name != "adapter_config.json"]:
+        notes.append(
+            f"{', '.join(adapters)} beside it: an adapter, which is not applied; merge it if it was trained with it"
+        )
     return source
+
+
+def some(names: Sequence[str], most: int = 8) -> str:
+    """The names in words, at most so many of them."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _shards_of_index(folder: Path, index: str, entries: list[str], notes: list[str]) -> dict[str, list[str]]:
@@ -218,10 +231,32 @@ def _shards_of_index(folder: Path, index: str, entries: list[str], notes: list[s
         if not isinstance(shard, str) or shard in ("", ".", "..") or "/" in shard or "\\" in shard:
             raise CheckpointError(f"{folder / index}: {shard!r} is not the name of a file in this folder")
         wanted.setdefault(shard, []).append(key)
-    suffix = Path(next(iter(wanted))).suffix
-    stray = [n for n in entries if n.endswith(suffix) and n not in wanted and not _NOT_WEIGHTS.search(n)]
-    notes += [f"{name} is not in {index} and was not read" for name in stray]
     return wanted
+
+
+def _unlisted(
+    folder: Path, index: str, wanted: dict[str, list[str]], entries: list[str], notes: list[str]
+) -> dict[str, list[str]]:
+    """Files that the index does not name -> those of their tensors that it does not list either: a head that was added to a
+    model later. What both hold is read where the index says."""
+    listed = {key for keys in wanted.values() for key in keys}
+    suffix = Path(next(iter(wanted))).suffix
+    found: dict[str, list[str]] = {}
+    for name in entries:
+        if not name.endswith(suffix) or name in wanted or _NOT_WEIGHTS.search(name) or not (folder / name).is_file():
+            continue
+        try:
+            new = [key for key in _open_weights(folder / name)[0] if key not in listed]
+        except CheckpointError as error:
+            notes.append(f"{name} is not in {index} and was not read ({str(error).removeprefix(f'{folder / name}: ')})")
+            continue
+        if not new:
+            notes.append(f"{name} is not in {index} and was not read: all its tensors are in other files")
+            continue
+        listed |= set(new)
+        found[name] = new
+        notes.append(f"{name} is not in {index}: its {len(new)} tensors (first: {new[0]}) are read beside the others")
+    return found
 
 
 def _choose(folder: Path, weights: list[str], entries: list[str], notes: list[str]) -> list[str]:

@@ -15,8 +15,8 @@ class VocabMap:
     draft_size: int
     target_size: int | None
     reading: Literal["offset", "index", "placeholder", "unusable"]
-    """`offset`: target id = draft id + d2t; `index`: target id = d2t; `placeholder`: all zero, which maps the draft ids
-    to the first ids of the target; `unusable`: leaves the target's vocabulary, whichever way it is read."""
+    """`offset`: target id = draft id + d2t; `index`: target id = d2t; `placeholder`: all zero or counted up from 0, which
+    nobody chose by use; `unusable`: leaves the target's vocabulary, whichever way it is read."""
     reason: str
     increasing: bool
     """Whether the target ids rise strictly, as every trainer writes them."""
@@ -27,6 +27,8 @@ class VocabMap:
     t2d_agrees: bool | None
     """Whether t2d marks exactly the ids that d2t reaches; None without t2d."""
     t2d_count: int | None
+    shared: int | None = None
+    """Draft ids whose target id t2d marks; None without t2d."""
 
     @property
     def coverage(self) -> float | None:
@@ -48,7 +50,11 @@ def read_vocab_map(d2t: torch.Tensor, t2d: torch.Tensor | None, target_size: int
     reading: Literal["offset", "index", "placeholder", "unusable"]
     agreeing = [n for n, ids in candidates.items() if marked is not None and torch.equal(ids.sort().values, marked)]
     sound = [name for name, ids in candidates.items() if _sound(ids, size)]
-    if not bool(d2t.any()):
+    counted = d2t.numel() > 1 and torch.equal(d2t, arange)
+    if counted and not agreeing and (size is None or size > d2t.numel()):
+        # As offsets it would name every second id, as ids the first ones: neither was chosen by use.
+        reading, reason = "placeholder", "d2t is 0, 1, 2, ...: looks like an unset default"
+    elif not bool(d2t.any()):
         rest = size is None or size > d2t.numel()
         reading = "placeholder" if rest and agreeing != ["offset"] and d2t.numel() > 1 else "offset"
         reason = "d2t is all zero"
@@ -62,7 +68,7 @@ def read_vocab_map(d2t: torch.Tensor, t2d: torch.Tensor | None, target_size: int
         reading, reason = "offset", "inside the vocabulary, though the ids do not rise"
     else:
         reading, reason = "unusable", "target ids leave the vocabulary, read as offsets or as ids"
-    ids = candidates["index" if reading == "index" else "offset"]
+    ids = candidates["index" if reading == "index" or (reading == "placeholder" and counted) else "offset"]
     return VocabMap(
         draft_size=d2t.numel(),
         target_size=size,
@@ -73,6 +79,7 @@ def read_vocab_map(d2t: torch.Tensor, t2d: torch.Tensor | None, target_size: int
         largest=int(ids.max()) if ids.numel() else -1,
         t2d_agrees=None if marked is None else torch.equal(ids.sort().values, marked),
         t2d_count=None if marked is None else marked.numel(),
+        shared=None if marked is None else int(torch.isin(ids, marked).sum()),
     )
 
 

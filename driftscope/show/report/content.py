@@ -24,10 +24,15 @@ from driftscope.show.charts.base import Chart
 from driftscope.show.frames import Runs, labelled
 from driftscope.show.gallery import Picture
 from driftscope.show.gallery.tables import interval_text
+from driftscope.show.terminal import logged
 
 _LENGTHS = {
     "served": ("served", "drafted tokens accepted per round, along the walk that an engine takes"),
-    "served_with_bonus": ("with bonus token", "the same and the target's own token: what vLLM logs"),
+    "served_with_bonus": ("with bonus token", "the same and the target's own token: "),
+    "served_by_request": (
+        "by request",
+        "mean of each prompt's own served length, as papers report; engines pool rounds",
+    ),
     "anchor_mean": ("anchor mean", "over every position outside loops: compares drafters, not an engine's figure"),
 }
 _SWITCHES = ("carry", "fc_norm", "layer_form", "aux_boundaries", "num_layers", "sliding_window", "draft_vocab_size")
@@ -130,7 +135,8 @@ def _lengths(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         value, ends = figure(lengths, key), bounds(lengths, key)
         if value is not None:
             low, high = ends or (math.nan, math.nan)
-            rows.append((name, interval_text(value, low, high, ".2f"), meaning))
+            told = meaning + logged(summary["settings"]) if meaning.endswith(": ") else meaning
+            rows.append((name, interval_text(value, low, high, ".2f"), told))
     return rows
 
 
