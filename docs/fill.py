@@ -80,7 +80,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701
+        autoescape=False,
     )
     made.filters |= {"number": number, "signed": signed, "share": share, "between": between, "onset": onset}
     made.globals |= {"step": step, **{name: results(folder) for name, folder in SOURCES.items()}}

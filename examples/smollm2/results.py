@@ -31,8 +31,8 @@ from driftscope.figures import probe_figures
 from driftscope.findings import assess, save
 from driftscope.probes import DEFAULT
 from driftscope.progress import stderr_progress
-from driftscope.run import Run
-from driftscope.target import Target, load_target
+from driftscope.runs.run import Run
+from driftscope.target.model import Target, load_target
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "transformers", "nnsight", "numpy", "scipy")

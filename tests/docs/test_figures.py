@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURE = re.compile(r"(?<![\w.,/-])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+(?=\s?%|x\b|\stimes\b))(?!(?!x\b)\w|\.\d)")
+FIGURE = re.compile(
+    r"(?<![\w.,/-])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+(?=\s?%|x\b|\stimes\b))(?!(?!x\b)\w|\.\d)"
+)
 """Decimals, thousands, and whole numbers of percent or times. Other whole numbers are counts, steps and settings."""
 NAMES = re.compile(
     r"arXiv[: ]\d+\.\d+|EAGLE[- ]3\.1|SmolLM2-\d+M|(?:Llama|Qwen|GLM|Kimi K|DeepSeek-V)[-\d.]*\d(?:-\d+[BM])?|"
@@ -63,7 +65,9 @@ def test_every_figure_has_a_source(name: str) -> None:
     for entry in (entry for entry in LEDGER if entry["page"] == name):
         assert entry["text"] in text, f"docs/sources.toml: {entry['text']!r} is no longer in {name}"
         text = text.replace(entry["text"], " ")
-    left = [f"{match[0]!r} in {text[max(0, match.start() - 60) : match.end() + 40]!r}" for match in FIGURE.finditer(text)]
+    left = [
+        f"{match[0]!r} in {text[max(0, match.start() - 60) : match.end() + 40]!r}" for match in FIGURE.finditer(text)
+    ]
     assert left == [], f"no source in docs/sources.toml for {len(left)} figures of {name}"
 
 
@@ -113,5 +117,7 @@ def test_forms_of_numbers() -> None:
 
 
 def test_figures_are_found_and_names_are_not() -> None:
-    found = FIGURE.findall(NAMES.sub("", "EAGLE 3.1 with Python 3.11 keeps .41, 2.33x, 55 times, 93% of 4,296 in 8 steps."))
+    found = FIGURE.findall(
+        NAMES.sub("", "EAGLE 3.1 with Python 3.11 keeps .41, 2.33x, 55 times, 93% of 4,296 in 8 steps.")
+    )
     assert [part for part in found] == [".41", "2.33", "55", "93", "4,296"]
