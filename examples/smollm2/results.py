@@ -3,7 +3,8 @@
 python examples/smollm2/results.py                       # all drafters, the default probes
 python examples/smollm2/results.py eagle3 --probes all
 
-Runs are kept in --runs and gone on with, so that the work can be stopped and repeated. Each file names the commit, the
+What drift costs is measured at every anchor, where the demo takes 16 of each prompt. Runs are kept in --runs and gone on
+with, so that the work can be stopped and repeated. Each file names the commit, the
 versions, the machine and the seed with which it was made. `make generated` then fills the pages.
 """
 
@@ -54,7 +55,15 @@ def measured(name: str, target: Target, runs: Path, probes: Sequence[str] | str)
     """The run of an example drafter, made or gone on with."""
     out = runs / name
     with stderr_progress() as progress:
-        run = probe(CHECKPOINTS / name, target=target, out=out, resume=out.exists(), probes=probes, progress=progress)
+        run = probe(
+            CHECKPOINTS / name,
+            target=target,
+            out=out,
+            resume=out.exists(),
+            probes=probes,
+            options={"cost.anchors": "all"} if "cost" in probes or probes == "all" else {},
+            progress=progress,
+        )
     save(run, assess(run))
     return run
 
@@ -95,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drafters", nargs="*", default=list(DRAFTERS))
     parser.add_argument("--target", type=Path, default=Path("build/target"), help="made on first use")
-    parser.add_argument("--runs", type=Path, default=Path("runs/demo"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/results"))
     parser.add_argument("--probes", default="default", help="names with commas, or all")
     args = parser.parse_args()
     probes = DEFAULT if args.probes == "default" else args.probes
