@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -28,7 +29,19 @@ from tests.tiny_pair import CONFIG, TinyPair, save_pair
 
 # They are programs: they import each other from their own folder.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-agreeing, capture_cost, chain, cuda_check, cuda_costs, growth, made_up, measuring, repeating, ways = map(
+(
+    agreeing,
+    capture_cost,
+    chain,
+    cuda_check,
+    cuda_costs,
+    displacement_null,
+    growth,
+    made_up,
+    measuring,
+    repeating,
+    ways,
+) = map(
     importlib.import_module,
     (
         "agreeing",
@@ -36,6 +49,7 @@ agreeing, capture_cost, chain, cuda_check, cuda_costs, growth, made_up, measurin
         "chain",
         "cuda_check",
         "cuda_costs",
+        "displacement_null",
         "growth",
         "made_up",
         "measuring",
@@ -389,3 +403,46 @@ def test_an_error_inside_the_reductions_is_seen_as_one(opened: tuple[Pair, Any])
     with pytest.raises(RuntimeError, match="synchronizing"), cuda_check.no_sync(pair.chain) as runs:
         subjects[0].chains("drafted", measure=waits)
     assert runs == [0]
+
+
+def scattered(seed: int, shift: float = 0.0) -> Any:
+    """Excess [prompt, half, step, head, bucket] of 40 prompts that scatter around a shift from bucket 0 to 4."""
+    excess = np.random.default_rng(seed).normal(0, 0.1, (40, 2, 4, 5, 6))
+    excess[:, :, 0] = 0.0
+    excess[:, :, 1:, :, 0] -= shift
+    excess[:, :, 1:, :, 4] += shift
+    return excess
+
+
+def test_a_drafter_against_itself_reads_nothing_however_far_it_has_moved() -> None:
+    for shift in (0.0, 0.3):
+        draws = {
+            f"a/{kind}": displacement_null.null(scattered(0, shift), kind, 200, 0) for kind in displacement_null.NULLS
+        }
+        for found in draws.values():
+            for name in ("displacement", "self_excess"):
+                assert found[name].shape == (200, 3)
+                assert abs(found[name].mean()) < 0.01
+        assert 0.01 < displacement_null.limit(draws, "displacement") < 0.2
+    read = displacement_null.measured(scattered(0, 0.3))["displacement"]
+    assert read[0]["mean"] == pytest.approx(0.3, abs=0.05)
+
+
+def test_the_limit_is_the_largest_quantile_rounded_up() -> None:
+    draws = {"a/x": {"displacement": np.full((10, 2), 0.031)}, "b/x": {"displacement": np.array([[-0.0401, 0.0]] * 10)}}
+    assert displacement_null.limit(draws, "displacement") == 0.05
+    assert displacement_null.limit({"a/x": draws["a/x"]}, "displacement") == 0.04
+
+
+def test_the_nulls_of_a_small_pair(tiny: TinyPair, tmp_path: Path) -> None:
+    import altair as alt
+
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n".join(f"{place} and {place * 7} are" for place in range(14)), encoding="utf-8")
+    result, every = displacement_null.benchmark([str(tiny.checkpoint)], str(tiny.target), prompts, 20, 0)
+    (drafter,) = result["drafters"].values()
+    assert drafter["prompts"] >= 12
+    assert set(drafter["null"]) == {"prompts", "texts"}
+    assert len(drafter["measured"]["displacement"]) == len(drafter["null"]["texts"]["displacement"]["q99"]) == 7
+    assert json.loads(json.dumps(result, allow_nan=False))["limits"].keys() == {"displacement", "self_excess"}
+    assert isinstance(displacement_null.picture(result, every), alt.LayerChart)

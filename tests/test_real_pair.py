@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import naive
+from driftscope import stats
 from driftscope.captures import Capture, capture
 from driftscope.checkpoints.aux_ids import default_boundaries
 from driftscope.drafter.norms import rms
@@ -56,6 +57,14 @@ def captures(target: Target) -> list[Capture]:
     spread = prompts[:: len(prompts) // PROMPTS][:PROMPTS]
     kept, _ = tokenize_prompts(spread, target.tokenizer, max_tokens=400)
     return capture(target, kept, max_new_tokens=NEW_TOKENS, boundaries=default_boundaries(target.num_layers))
+
+
+@pytest.fixture(scope="session")
+def longer(target: Target) -> list[Capture]:
+    """As many texts as intervals need, long enough that a few anchors are a choice."""
+    prompts = load_prompts(None)
+    kept, _ = tokenize_prompts(prompts[::2], target.tokenizer, max_tokens=400)
+    return capture(target, kept, max_new_tokens=64, boundaries=default_boundaries(target.num_layers))
 
 
 @pytest.fixture(scope="session", params=CHECKPOINTS, ids=lambda path: path.name)
@@ -207,6 +216,48 @@ def test_step_one_is_the_baseline_and_norms_are_numpys(pair: Pair, captures: lis
             size = np.sqrt((value**2).mean(-1))
             size = size.mean(-1) if size.ndim == 2 else size
             np.testing.assert_allclose(step[f"rms/{name}"].numpy(), size, rtol=1e-5, err_msg=name)
+
+
+@torch.no_grad()
+def test_a_first_look_and_the_full_run_agree_on_the_onset(pair: Pair, longer: list[Capture]) -> None:
+    """Of all, 32 and 8 anchors a prompt: the full run's onset lies within what the first look says of its own."""
+    counts = (None, 32, 8)
+    means: dict[str, dict[int | None, list[np.ndarray]]] = {
+        name: {n: [] for n in counts} for name in ("displaced", "norm_up")
+    }
+    for record in longer:
+        settings = [Settings(depth=DEPTH, horizon=DEPTH, anchors=count, spread=True) for count in counts]
+        every, *some = (Subject(pair, record, part) for part in settings)
+        if not len(every.anchors):
+            continue
+        steps = every.chains("drafted")
+        excess = torch.stack([step["excess"].flatten(1, 2) for step in steps], 1).numpy()
+        size = torch.stack([step["rms/carry"] for step in steps], 1).double().log().numpy()
+        for count, subject in zip(counts, (every, *some), strict=True):
+            # Chains do not know of each other: those of few anchors are rows of all.
+            place = torch.searchsorted(every.anchors, subject.anchors).numpy()
+            assert len(place) == (len(every.anchors) if count is None else min(count, len(every.anchors)))
+            place = place[~subject.looping]
+            if len(place):
+                means["displaced"][count].append(excess[place].mean(0))
+                means["norm_up"][count].append((size[place] - size[place, :1]).mean(0))
+    sizes = {"displaced": stats.PRACTICAL_MASS, "norm_up": stats.PRACTICAL_LOG_RMS}
+    for name, by_count in means.items():
+        found = {}
+        for count, parts in by_count.items():
+            values = stats.shared_displacement(np.stack(parts)) if name == "displaced" else np.stack(parts)
+            start = stats.onset(values - values[:, :1], sizes[name])
+            assert start != "not measurable"
+            found[count] = start, stats.onset_spread(values - values[:, :1], sizes[name], found=start)
+        full, known = found[None]
+        last = DEPTH + 1
+        for count in (32, 8):
+            _, spread = found[count]
+            assert spread is not None
+            assert known is not None
+            low, high = spread.low or last, spread.high or last
+            assert low <= (full if isinstance(full, int) else last) <= high, (name, found)
+            assert max(low, known.low or last) <= min(high, known.high or last), (name, found)
 
 
 @torch.no_grad()
