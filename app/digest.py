@@ -14,11 +14,11 @@ import platformdirs
 
 from driftscope._version import __version__
 from driftscope.errors import DriftscopeError, RunError
+from driftscope.files.json import json_object
 from driftscope.findings.thresholds import load
-from driftscope.report.content import RunPart
-from driftscope.run import Run
-from driftscope.summary import counts
-from driftscope.untrusted import json_object
+from driftscope.runs.run import Run
+from driftscope.runs.summary import counts
+from driftscope.show.report.content import RunPart
 
 Digest = dict[str, Any]
 _FORM = 2

@@ -8,17 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-from driftscope import frames
 from driftscope.app.drawing import Drawn
-from driftscope.charts import attention as attention_charts
-from driftscope.charts import norms as norm_charts
-from driftscope.charts.linked import linked
-from driftscope.charts.theme import BUCKET_NAMES
-from driftscope.frames import Runs
-from driftscope.gallery import clean, conditions, figures_table
-from driftscope.gallery.picture import Picture, View
-from driftscope.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
-from driftscope.report.content import RunPart, comparison_of, comparison_pictures, run_parts
+from driftscope.show import frames
+from driftscope.show.charts import attention as attention_charts
+from driftscope.show.charts import norms as norm_charts
+from driftscope.show.charts.linked import linked
+from driftscope.show.charts.theme import BUCKET_NAMES
+from driftscope.show.frames import Runs
+from driftscope.show.gallery import clean, conditions, figures_table
+from driftscope.show.gallery.picture import Picture, View
+from driftscope.show.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
+from driftscope.show.report.content import RunPart, comparison_of, comparison_pictures, run_parts
 
 Onsets = tuple[tuple[tuple[str, Any, Any, Any], ...], ...]
 """Per run its onsets: key, onset, and the ends of its spread."""

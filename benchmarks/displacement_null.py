@@ -34,16 +34,16 @@ from measuring import machine
 from numpy.typing import NDArray
 
 from driftscope import stats
-from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
-from driftscope.charts.export import save
-from driftscope.features import needed_boundaries
-from driftscope.measure import BUCKETS
-from driftscope.naming import short_name
-from driftscope.pair import Pair, load_pair
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.subject import Settings, Subject
-from driftscope.target import Target, load_target
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture, capture
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.measure import BUCKETS
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
+from driftscope.runs.naming import short_name
+from driftscope.show.charts.export import save
+from driftscope.target.model import Target, load_target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], Floats]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from driftscope.chain import Feed, chain_inputs
-from driftscope.interventions import Intervention
-from driftscope.observe import Measure, observe
-from driftscope.subject import Subject
+from driftscope.chain.chain import Feed, chain_inputs
+from driftscope.chain.interventions import Intervention
+from driftscope.chain.observe import Measure, observe
+from driftscope.chain.prompt_chains import Subject
 
 Steps = list[dict[str, Tensor]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.patches import FACTORS, OWN, REAL, patches
-from driftscope.rejections import rejections
+from driftscope.chain.patches import FACTORS, OWN, REAL, patches
+from driftscope.chain.rejections import rejections
 
 ANCHORS, DEPTH = 20, 4
 BASE = 1

@@ -70,6 +70,7 @@ def summary(steps: list[dict[str, Any]] | None = None, *, carry: str = "pre", **
             "served": interval(1.43),
             "served_sd": 1.6,
             "served_with_bonus": interval(2.43),
+            "served_by_request": interval(1.51),
         },
         "onset": flat | onset,
         "provenance": {"skipped_prompts": {"empty": 0, "too_long": 2}},

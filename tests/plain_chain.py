@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftscope.chain import Text
+from driftscope.chain.chain import Text
+from driftscope.chain.patches import Patch
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window
-from driftscope.patches import Patch
 
 
 @dataclass
@@ -34,8 +34,9 @@ def softmax_row(layer: Any, query: Tensor, keys: Tensor, seen: Tensor) -> Tensor
     """[head, row]: query [head, dim], keys [row, kv_head, dim]."""
     wide = keys.repeat_interleave(query.shape[0] // keys.shape[1], 1)
     scores = torch.einsum("hd,rhd->hr", query, wide).float() * layer.scaling
-    weights = scores.exp() * seen
-    virtual = 0 if layer.sink_logits is None else layer.sink_logits.float().exp()[:, None]
+    top = scores.masked_fill(seen == 0, float("-inf")).amax(-1, keepdim=True)
+    weights = (scores - top).clamp(max=0).exp() * seen
+    virtual = 0 if layer.sink_logits is None else (layer.sink_logits.float()[:, None] - top).exp()
     return weights / (weights.sum(-1, keepdim=True) + virtual)
 
 
@@ -45,8 +46,13 @@ class Plain:
     def __init__(self, drafter: Drafter, text: Text, windows: list[Window]) -> None:
         self.drafter, self.text, self.windows = drafter, text, windows
         self.rows: list[Step] = []
-        for row in range(len(text.token_ids) - 1):
-            self.rows.append(self._row(row, self.rows, None, drafter.fuse(text.features[row : row + 1])[0], row, row))
+
+    def real(self, count: int | None = None) -> list[Step]:
+        """The first `count` rows made from the target's features, all without it."""
+        for row in range(len(self.rows), len(self.text.token_ids) - 1 if count is None else count):
+            state = self.drafter.fuse(self.text.features[row : row + 1])[0]
+            self.rows.append(self._row(row, self.rows, None, state, row, row))
+        return self.rows
 
     def _row(
         self, row: int, before: list[Step], token: int | None, state: Tensor, position: int, anchor: int,
@@ -83,7 +89,7 @@ class Plain:
         """The steps of the chain; under a patch from step 2 on with the real rows' parts or those of `own`."""
         steps: list[Step] = []
         for step in range(1, depth + 1):
-            row, real = anchor + step - 1, self.rows[anchor + step - 1]
+            row, real = anchor + step - 1, self.real()[anchor + step - 1]
             token = steps[-1].drafted if feed == "drafted" and step > 1 else None
             state = real.state if step == 1 else steps[-1].carry
             values = weights = None
@@ -101,8 +107,9 @@ def resized(direction: Tensor, size: Tensor) -> Tensor:
     return direction * size.float().norm() / direction.float().norm()
 
 
-def grown_text(drafter: Drafter, length: int = 26, prompt_length: int = 8, seed: int = 1) -> Text:
-    """Random features; most tokens of the continuation are what the row of their features drafts, so that chains get somewhere."""
+def grown_text(drafter: Drafter, length: int = 26, prompt_length: int = 8, seed: int = 1, share: float = 0.75) -> Text:
+    """Random features; a `share` of the tokens of the continuation is what the row of their features drafts, so that chains get
+    somewhere."""
     config = drafter.config
     generator = torch.Generator().manual_seed(seed)
     width = config.num_aux * config.target_hidden_size if config.feature_source == "aux" else config.target_hidden_size
@@ -110,8 +117,9 @@ def grown_text(drafter: Drafter, length: int = 26, prompt_length: int = 8, seed:
     # Close to one another, so that the state which a chain carries is often good enough.
     features = features[:1] + 0.5 * features
     ids = torch.randint(0, config.vocab_size, (length,), generator=generator)
+    text = Text(ids, prompt_length, features)
+    plain = Plain(drafter, text, drafter.windows)
     for row in range(prompt_length - 2, length - 2):
-        if torch.rand(1, generator=generator) < 0.75:
-            text = Text(ids[: row + 2], prompt_length, features[: row + 2])
-            ids[row + 2] = Plain(drafter, text, drafter.windows).rows[row].drafted
-    return Text(ids, prompt_length, features)
+        if torch.rand(1, generator=generator) < share:
+            ids[row + 2] = plain.real(row + 1)[row].drafted
+    return text

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
+from driftscope.chain.chain import Text
+from driftscope.chain.ends import EndsError
+from driftscope.chain.pair import Pair
+from driftscope.chain.patched_chains import PatchedChains, patched_chains
+from driftscope.chain.patches import FACTORS, Patch, patch_name, patches
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints.config import Rope
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window
-from driftscope.ends import EndsError
-from driftscope.pair import Pair
-from driftscope.patched_chains import PatchedChains, patched_chains
-from driftscope.patches import FACTORS, Patch, patch_name, patches
-from driftscope.subject import Settings, Subject
 from tests import heads, tiny
 from tests.heads import HEADS
 from tests.plain_chain import Plain, grown_text
@@ -71,15 +73,19 @@ CASES: dict[str, Callable[[], Drafter]] = {
 }
 
 
-def made_subject(drafter: Drafter, windows: Window | None = None, **settings: Any) -> Subject:
-    text = grown_text(drafter)
+def made_subject(
+    drafter: Drafter, windows: Window | None = None, *, text: Text | None = None, prompt_id: str = "p", **settings: Any
+) -> Subject:
+    text = grown_text(drafter) if text is None else text
     length = len(text.token_ids)
     capture = Capture(
-        prompt_id="p", category="test", token_ids=text.token_ids, prompt_length=text.prompt_length,
+        prompt_id=prompt_id, category="test", token_ids=text.token_ids, prompt_length=text.prompt_length,
         final=torch.zeros(length, drafter.config.target_hidden_size), boundaries={}, rms=torch.ones(4, length),
         near_tie=torch.zeros(length, dtype=torch.bool), loop=torch.zeros(length, dtype=torch.bool), stopped=False,
     )  # fmt: skip
-    pair = Pair(None, drafter.config, None, drafter)  # type: ignore[arg-type]
+    head = drafter.embed_tokens.weight
+    target = SimpleNamespace(num_layers=3, head=lambda hidden: hidden @ head.T)
+    pair = Pair(None, drafter.config, target, drafter)  # type: ignore[arg-type]
     settings = {"depth": DEPTH, "horizon": HORIZON, **settings}
     subject = Subject(pair, capture, Settings(**settings), windows or Window())
     subject.text = text
@@ -134,7 +140,7 @@ def test_a_window_of_the_run_holds_for_real_rows_too(window: Window) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_the_undrifted_length_is_the_run_of_step_1_successes(name: str) -> None:
     subject = made_subject(CASES[name]())
-    rows = Plain(subject.pair.drafter, subject.text, subject.windows).rows
+    rows = Plain(subject.pair.drafter, subject.text, subject.windows).real()
     ids = subject.text.token_ids
     first = [row.drafted == int(ids[place + 2]) for place, row in enumerate(rows[:-1])]
     runs = [int(np.logical_and.accumulate(first[t : t + DEPTH]).sum()) for t in subject.anchors.tolist()]
@@ -144,7 +150,7 @@ def test_the_undrifted_length_is_the_run_of_step_1_successes(name: str) -> None:
 def test_rank_and_probability_are_those_of_the_real_row() -> None:
     subject = made_subject(eagle3(draft_vocab_size=12))
     found = patched_chains(subject, DEPTH)
-    drafter, rows = subject.pair.drafter, Plain(subject.pair.drafter, subject.text, subject.windows).rows
+    drafter, rows = subject.pair.drafter, Plain(subject.pair.drafter, subject.text, subject.windows).real()
     places = {int(token): place for place, token in enumerate(drafter.target_ids)}
     known = 0
     for index, anchor in enumerate(subject.anchors.tolist()):
@@ -172,7 +178,7 @@ def test_chunks_change_nothing(name: str) -> None:
 
 def test_an_end_that_is_not_what_it_stands_for_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A patch that does not reach the chain must not become a figure."""
-    from driftscope.patching import Exchange
+    from driftscope.chain.patching import Exchange
 
     monkeypatch.setattr(Exchange, "__call__", lambda self, value, step, rows: value.roll(1, 0))
     with pytest.raises(EndsError, match=r"drafts another token at step [2-4] .* rounding explains"):

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from driftscope.errors import RunError
-from driftscope.run import Run
-from driftscope.schema import DISJOINT_BUCKETS
+from driftscope.runs.run import Run
+from driftscope.runs.schema import DISJOINT_BUCKETS
+from driftscope.runs.summary import acceptance_lengths, counts, feed_figures, head_displacement, summarise
 from driftscope.stats import served_walk
-from driftscope.summary import acceptance_lengths, counts, feed_figures, head_displacement, summarise
 from tests.fake_run import NO_DRIFT, Fake, meta, prompt_ids, tables, write_fake_run
 
 FAKE = Fake()
@@ -62,7 +62,13 @@ def test_contract(summary: dict[str, Any]) -> None:
         "provenance",
     ]
     assert list(summary["checkpoint"]) == ["path", "sha256", "layout", "switches"]
-    assert list(summary["acceptance_length"]) == ["anchor_mean", "served", "served_sd", "served_with_bonus"]
+    assert list(summary["acceptance_length"]) == [
+        "anchor_mean",
+        "served",
+        "served_sd",
+        "served_with_bonus",
+        "served_by_request",
+    ]
     assert list(summary["onset"]) == ["norm_up", "sink_down", "self_up", "displaced"]
     buckets = ["sink", "prompt", "committed", "drafted", "current", "self_generated"]
     for feed in ("steps", "text_fed_steps"):
@@ -152,6 +158,8 @@ def test_acceptance_lengths(run: Run, summary: dict[str, Any], rows: pd.DataFram
     assert found["served_sd"] == pytest.approx(accepted.std(ddof=1))
     for end in ("mean", "low", "high"):
         assert found["served_with_bonus"][end] == found["served"][end] + 1
+    assert found["served_by_request"]["mean"] == pytest.approx(np.mean([walk.accepted.mean() for walk in walks]))
+    assert found["served_by_request"]["mean"] != found["served"]["mean"]
 
 
 def test_served_walk_needs_consecutive_anchors(run: Run) -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from driftscope.verdict import ONSETS, verdict
+from driftscope.findings.verdict import ONSETS, verdict
 from tests.fake_summary import drifting, step, summary, without
 
 CLAUSES = {

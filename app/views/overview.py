@@ -17,11 +17,11 @@ from driftscope.app.loading import computed, digest_of, open_run
 from driftscope.app.marks import onsets_of
 from driftscope.app.shell import current, entries, measured, messages, plain
 from driftscope.findings import Finding
+from driftscope.findings.verdict import ONSETS, Reading, Verdict, bounds, figure
 from driftscope.findings.words import spread_text
-from driftscope.gallery.tables import NOT_MEASURED, interval_text
-from driftscope.naming import short_name
-from driftscope.report.content import RunPart, evidence_text
-from driftscope.verdict import ONSETS, Reading, Verdict, bounds, figure
+from driftscope.runs.naming import short_name
+from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.show.report.content import RunPart, evidence_text
 
 # How long one pass may work on lines that the table lacks.
 _SECONDS = 0.3
@@ -107,7 +107,11 @@ def _findings(part: RunPart) -> None:
     if not wrong:
         judged = part.assessment.judged
         st.caption(
-            "Nothing that was measured is beyond its threshold." if judged else "Too little was measured to say."
+            "Nothing that was measured is beyond its threshold."
+            if judged
+            else f"Not judged: {escaped(part.assessment.withheld)}."
+            if part.assessment.withheld
+            else "Too little was measured to say."
         )
     with st.container(key=f"{look.GRID}-findings"):
         for finding in (*wrong, *notes):

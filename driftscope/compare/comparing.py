@@ -16,8 +16,9 @@ from driftscope.compare.model import Compared, Comparison
 from driftscope.compare.samples import common_depth, noise_level, samples
 from driftscope.findings.causes import causes
 from driftscope.findings.thresholds import Thresholds
-from driftscope.naming import short_name
-from driftscope.run import Run
+from driftscope.findings.withheld import withheld
+from driftscope.runs.naming import short_name
+from driftscope.runs.run import Run
 
 _EQUAL = "what a switch does is told only if everything else in the training of the checkpoints was equal; runs do not record it"
 
@@ -53,7 +54,11 @@ def compare(
     by_run = [samples(run, prompts, depth) for run in opened]
     compared = _noise_told(compare_samples(by_run, names, found, resamples), len(names))
     compared = [_told(part, found, names) for part in compared if part.values]
-    if found.kind == "single":
+    doubts = [f"{name}: {why}" for name, run in zip(names, opened, strict=True) if (why := withheld(run.info.trust))]
+    notes += [f"no verdict on {doubt}" for doubt in doubts[1:]]
+    if doubts:
+        answer = f"Nothing can be told: no verdict on {doubts[0]}."
+    elif found.kind == "single":
         answer = causes(opened[0], thresholds, depth=depth).text
     else:
         answer = sentences.headline(found, compared, names)

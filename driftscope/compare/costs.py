@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.chain.patches import REASONS
 from driftscope.compare.quantity import Quantity, Sample
 from driftscope.figures.cost import COLUMNS, PROBE
 from driftscope.figures.cost_sums import CostSums, cost_sums
 from driftscope.figures.effects import ORDERS, effects
-from driftscope.patches import REASONS
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from driftscope.stats.intervals import Floats
 
 PATHS = {
@@ -51,7 +51,7 @@ def cost_samples(run: Run, prompts: Sequence[str], depth: int) -> list[Sample]:
 def lengths(sums: CostSums, prompts: Sequence[str]) -> list[Sample]:
     """In tokens per anchor, from what each patch accepts."""
     wanted = effects(sums.patches)
-    quantities = {
+    quantities: dict[tuple[str, ...], Quantity] = {
         ("undrifted",): Quantity("undrifted", "undrifted", "undrifted length", "tokens", better="higher"),
         ("cost",): Quantity("drift_cost", "cost of drift", "cost of drift", "tokens", better="lower", key=True),
     }

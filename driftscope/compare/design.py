@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 FACTORS = {"fc_norm": "FC-norm", "carry": "post-norm"}
 _CORNERS = ((False, False), (True, False), (False, True), (True, True))

@@ -11,10 +11,10 @@ from driftscope import stats
 from driftscope.compare.costs import cost_samples
 from driftscope.compare.quantity import Quantity, Sample
 from driftscope.findings.noise_sums import noise_sums
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.runs.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
 from driftscope.stats.contrasts import log_half_point, relative
 from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
 
 
 def common_depth(runs: Sequence[Run]) -> int:

@@ -14,7 +14,7 @@ from driftscope.findings.thresholds import Thresholds
 from driftscope.findings.words import listed, plain, with_interval
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 NORM, FUSED = "DS101", "DS103"
 _CAUSES = {NORM: "norm growth", FUSED: "fused-input imbalance"}

@@ -11,9 +11,11 @@ from driftscope.findings.measured import Measured
 from driftscope.findings.model import Assessment, Finding, NotMeasured, kind_of
 from driftscope.findings.rules import RULES
 from driftscope.findings.thresholds import Thresholds, load
+from driftscope.findings.withheld import withheld
+from driftscope.runs.summary import unconfirmed
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 
 def assess(
@@ -46,7 +48,12 @@ def assess(
     judged = bool(known & {"DS101", "DS102"})
     # Where all steps are drafted at once there is no drift to judge, but acceptance by step is.
     judged |= measured.at_once and "DS105" in clear
+    if unconfirmed(measured.summary["settings"]) is not None:
+        judged = False
     stored = [Finding.from_dict(part) for part in run.info.findings if kind_of(part["code"]) == "checkpoint"]
+    if why := withheld(run.info.trust):
+        notes = tuple(finding for finding in findings if finding.kind == "note")
+        return Assessment(notes, tuple(unmeasured), (), False, measured.onsets, measured.spreads, measured.cost, why)
     return Assessment(
         (*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets, measured.spreads, measured.cost
     )

@@ -14,11 +14,11 @@ from driftscope.findings.cost import DriftCost
 from driftscope.findings.model import Evidence
 from driftscope.findings.thresholds import DEFAULTS, Thresholds
 from driftscope.findings.words import counted
+from driftscope.runs.summary import FeedFigures, clean_figures, clean_rows, onset_spreads, onsets, spread_content
 from driftscope.stats.intervals import Floats, Interval
-from driftscope.summary import FeedFigures, clean_figures, clean_rows, onset_spreads, onsets, spread_content
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 _LIMITS = {"norm_up": "norm_growth", "displaced": "displacement", "self_up": "self_excess", "sink_down": "sink_loss"}
 """Onset -> its threshold."""

@@ -134,6 +134,8 @@ class Assessment:
     """The summary's `onset_spread`, at those thresholds."""
     cost: DriftCost | None = None
     """What drift costs, where that was measured."""
+    withheld: str = ""
+    """Why nothing is judged although it was measured (`driftscope.findings.withheld`); findings of drift are left out."""
 
     @property
     def wrong(self) -> tuple[Finding, ...]:

@@ -127,7 +127,10 @@ def summary_line(assessment: Assessment) -> str:
     """One plain line: which codes were found, or why nothing can be said."""
     if assessment.wrong:
         return f"found {listed([finding.code for finding in assessment.wrong])}"
+    if assessment.withheld:
+        return assessment.withheld
     if assessment.judged:
         return "nothing found beyond the thresholds"
     reasons = [part.reason for part in assessment.unmeasured if part.code in ("DS101", "DS102")]
+    reasons = reasons or [part.reason for part in assessment.unmeasured if part.code == "DS105"]
     return f"too little could be measured to say: {listed(list(dict.fromkeys(reasons)))}"

@@ -9,7 +9,7 @@ import pytest
 
 from driftscope.findings import DEFAULTS
 from driftscope.findings.causes import causes
-from driftscope.verdict import verdict
+from driftscope.findings.verdict import verdict
 from tests.drafters import HEALTHY, write_drafter
 from tests.fake_run import Fake
 from tests.findings.test_rules import aux

@@ -12,8 +12,8 @@ from driftscope.findings import DEFAULTS, Assessment, Finding, assess
 from driftscope.findings.causes import causes_of
 from driftscope.findings.cost import DriftCost, told
 from driftscope.findings.model import exit_code
+from driftscope.findings.verdict import verdict
 from driftscope.stats.intervals import Interval
-from driftscope.verdict import verdict
 from tests.drafters import HEALTHY, write_drafter
 from tests.fake_summary import cost_figures, drifting, interval, summary
 

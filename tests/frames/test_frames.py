@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from driftscope import frames
 from driftscope.figures import probe_figures
-from driftscope.frames import probes
-from driftscope.frames.measured import figures_of
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import frames
+from driftscope.show.frames import probes
+from driftscope.show.frames.measured import figures_of
 from tests.fake_run import meta, prompt_ids, tables
 from tests.rich_run import AUX, DRIFT, HEAD_WIDTH, SITES, WIDTH, calm, drifting, unmeasured
 

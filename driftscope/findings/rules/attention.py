@@ -10,8 +10,8 @@ from driftscope.findings.measured import AT_ONCE, Measured, interval_of
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import listed, with_interval
+from driftscope.runs.summary import FeedFigures
 from driftscope.stats.intervals import Floats, Interval
-from driftscope.summary import FeedFigures
 
 CODE = "DS102"
 PATH = "pattern"

@@ -10,8 +10,8 @@ from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, listed, percent, plain, with_interval
+from driftscope.runs.summary import CLEAN
 from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN
 
 CODE = "DS103"
 
