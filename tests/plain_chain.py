@@ -107,7 +107,7 @@ def resized(direction: Tensor, size: Tensor) -> Tensor:
     return direction * size.float().norm() / direction.float().norm()
 
 
-def grown_text(drafter: Drafter, length: int = 26, prompt_length: int = 8, seed: int = 1, share: float = 0.75) -> Text:
+def grown_text(drafter: Drafter, length: int = 22, prompt_length: int = 8, seed: int = 1, share: float = 0.75) -> Text:
     """Random features; a `share` of the tokens of the continuation is what the row of their features drafts, so that chains get
     somewhere."""
     config = drafter.config

@@ -12,18 +12,24 @@ import pytest
 import torch
 
 from driftscope.captures.capture import Capture
-from driftscope.chain.chain import Text
+from driftscope.chain.block import chain_of
+from driftscope.chain.chain import Text, chain_inputs
 from driftscope.chain.ends import EndsError
 from driftscope.chain.pair import Pair
 from driftscope.chain.patched_chains import PatchedChains, patched_chains
 from driftscope.chain.patches import FACTORS, Patch, patch_name, patches
+from driftscope.chain.prefix import prefix_pass
 from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints.config import Rope
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window
+from driftscope.figures.cost_sums import cost_sums
+from driftscope.probes.cost import PROBE
+from driftscope.runs.schema import ANCHORS
 from tests import heads, tiny
 from tests.heads import HEADS
 from tests.plain_chain import Plain, grown_text
+from tests.test_blocks import CONFIG as BLOCK
 
 DEPTH, HORIZON = 4, 6
 
@@ -92,15 +98,18 @@ def made_subject(
     return subject
 
 
-def by_hand(subject: Subject, wanted: tuple[Patch, ...], feed: str) -> torch.Tensor:
-    """[patch, anchor, step] drafted tokens; and the real rows."""
-    plain = Plain(subject.pair.drafter, subject.text, subject.windows)
+def by_hand(plain: Plain, anchors: list[int], wanted: tuple[Patch, ...], feed: str = "text") -> torch.Tensor:
+    """[patch, anchor, step] drafted tokens."""
     drafted = []
-    for anchor in subject.anchors.tolist():
+    for anchor in anchors:
         own = plain.chain(anchor, DEPTH, feed=feed)
         under = [plain.chain(anchor, DEPTH, patch, own, feed) for patch in wanted]
         drafted.append([[step.drafted for step in steps] for steps in under])
     return torch.tensor(drafted).transpose(0, 1)
+
+
+def plain_of(subject: Subject) -> tuple[Plain, list[int]]:
+    return Plain(subject.pair.drafter, subject.text, subject.windows), subject.anchors.tolist()
 
 
 def lengths(chains: PatchedChains, patch: str) -> torch.Tensor:
@@ -113,10 +122,16 @@ def test_every_patch_drafts_what_a_plain_loop_drafts(name: str) -> None:
     wanted = patches(split_state=True)
     found = patched_chains(subject, DEPTH, split_state=True)
     assert found.patches == tuple(patch.name for patch in wanted)
-    torch.testing.assert_close(found.drafted, by_hand(subject, wanted, "text"), rtol=0, atol=0)
+    plain, anchors = plain_of(subject)
+    torch.testing.assert_close(found.drafted, by_hand(plain, anchors, wanted), rtol=0, atol=0)
     assert not found.tie.any()
+    # The undrifted length is the run of step-1 successes.
+    ids = subject.text.token_ids
+    first = [row.drafted == int(ids[place + 2]) for place, row in enumerate(plain.real()[:-1])]
+    runs = [int(np.logical_and.accumulate(first[t : t + DEPTH]).sum()) for t in anchors]
+    assert lengths(found, "real").tolist() == runs
     # The case tells something: chains get somewhere, and the state at least matters.
-    assert 0 < lengths(found, "real").float().mean() < DEPTH
+    assert 0 < sum(runs) < DEPTH * len(runs)
     assert not torch.equal(found.drafted[0], found.drafted[found.patches.index("real")])
 
 
@@ -124,7 +139,7 @@ def test_every_patch_drafts_what_a_plain_loop_drafts(name: str) -> None:
 def test_rows_of_the_chain_s_own_tokens_can_be_recorded_instead(name: str) -> None:
     subject = made_subject(CASES[name]())
     found = patched_chains(subject, DEPTH, feed="drafted")
-    torch.testing.assert_close(found.drafted, by_hand(subject, patches(), "drafted"), rtol=0, atol=0)
+    torch.testing.assert_close(found.drafted, by_hand(*plain_of(subject), patches(), "drafted"), rtol=0, atol=0)
     fed = patched_chains(subject, DEPTH)
     for end in ("own", "real"):
         assert torch.equal(lengths(found, end), lengths(fed, end))
@@ -134,17 +149,7 @@ def test_rows_of_the_chain_s_own_tokens_can_be_recorded_instead(name: str) -> No
 def test_a_window_of_the_run_holds_for_real_rows_too(window: Window) -> None:
     subject = made_subject(eagle3(), window)
     found = patched_chains(subject, DEPTH)
-    torch.testing.assert_close(found.drafted, by_hand(subject, patches(), "text"), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_undrifted_length_is_the_run_of_step_1_successes(name: str) -> None:
-    subject = made_subject(CASES[name]())
-    rows = Plain(subject.pair.drafter, subject.text, subject.windows).real()
-    ids = subject.text.token_ids
-    first = [row.drafted == int(ids[place + 2]) for place, row in enumerate(rows[:-1])]
-    runs = [int(np.logical_and.accumulate(first[t : t + DEPTH]).sum()) for t in subject.anchors.tolist()]
-    assert lengths(patched_chains(subject, DEPTH), "real").tolist() == runs
+    torch.testing.assert_close(found.drafted, by_hand(*plain_of(subject), patches()), rtol=0, atol=0)
 
 
 def test_rank_and_probability_are_those_of_the_real_row() -> None:
@@ -174,6 +179,44 @@ def test_chunks_change_nothing(name: str) -> None:
         parts = patched_chains(made_subject(drafter, budget=budget), DEPTH, split_state=True)
         assert torch.equal(parts.drafted, whole.drafted)
         torch.testing.assert_close(parts.prob, whole.prob, equal_nan=True)
+
+
+BLOCKS = {
+    "DFlash": lambda: tiny.drafter(BLOCK, tiny.weights(BLOCK)),
+    "P-EAGLE": lambda: eagle3(carry="none", mask_token_id=5),
+}
+
+
+def at_once(drafter: Drafter, text: Text, anchor: int, depth: int) -> list[int]:
+    """What a round that begins at one anchor drafts."""
+    passed = prefix_pass(drafter, text, drafter.windows, sinks=(), horizon=HORIZON, rows=len(text.token_ids) - 1)
+    inputs = chain_inputs(
+        text, passed.prefix, drafter.windows, anchors=torch.tensor([anchor]), depth=depth, feed="drafted"
+    )
+    return chain_of(drafter)(inputs.part(slice(0, 1)))[0].tolist()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_is_compared_with_rounds_that_begin_later(name: str) -> None:
+    drafter = BLOCKS[name]()
+    made = tiny.text(drafter.config, length=22, prompt_length=8)
+    for row in range(7, 20):
+        if row % 4:
+            made.token_ids[row + 2] = at_once(drafter, made, row, 1)[0]
+    subject = made_subject(drafter, text=made)
+    found = patched_chains(subject, DEPTH)
+    assert found.patches == ("own", "real")
+    for index, anchor in enumerate(subject.anchors.tolist()):
+        assert found.drafted[0, index].tolist() == at_once(drafter, made, anchor, DEPTH)
+        assert found.drafted[1, index].tolist() == [at_once(drafter, made, anchor + k, 1)[0] for k in range(DEPTH)]
+    assert lengths(found, "real").float().mean() > lengths(found, "own").float().mean()
+    tables = PROBE.measure(subject)
+    sums = cost_sums(ANCHORS.frame(ANCHORS.conform(tables["anchors"])))
+    assert sums is not None
+    assert sums.lengths[0, :, -1].tolist() == [int(lengths(found, end).sum()) for end in ("own", "real")]
+    assert set(tables["rejections"]["reason"].dropna()) <= {"vocabulary", "target_undecided", "drafter", "block"}
+    assert "block" in set(tables["rejections"]["reason"])
+    assert [variant.name for variant in PROBE.variants(subject.pair)] == ["cost/own", "cost/real"]
 
 
 def test_an_end_that_is_not_what_it_stands_for_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:

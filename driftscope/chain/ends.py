@@ -23,12 +23,13 @@ def rounding(drafter: Drafter) -> float:
     """By how much of the largest logit two logits may differ that are equal but for rounding.
 
     The chains of an end compute the same numbers in products of other shapes, whose sums are added up in another order. Every
-    product of width n rounds by sqrt(n) eps of float32, in which sums are kept, and its result by eps of the drafter's dtype; a
-    layer has four behind its attention, with two norms and two sums, then norm and head. Each of two logits may be off by it.
+    product of width n rounds by sqrt(n) u, u the unit roundoff of float32, in which sums are kept, and its result by that of the
+    drafter's dtype; a layer has four behind its attention, with two norms and two sums, then norm and head, rounded up to 8 and 4.
+    Each of two logits may be off by it.
     Source: Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis (2019), for the sqrt(n).
     """
-    config, single = drafter.config, torch.finfo(torch.float32).eps
-    stored = max(torch.finfo(drafter.dtype).eps, single)
+    config, single = drafter.config, torch.finfo(torch.float32).eps / 2
+    stored = max(torch.finfo(drafter.dtype).eps / 2, single)
     width = max(config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim)
     return 2 * (8 * config.num_layers + 4) * (stored + width**0.5 * single)
 

@@ -27,9 +27,10 @@ def rejection_figures(
     By reason (`driftscope.chain.patches.REASONS`): its share of the rejected, which sum to 1; reasons that a drafter of this kind
     cannot have are absent. `lost`: tokens that a reason costs, depth minus the accepted length, per anchor; with the accepted
     ones they sum to `depth`. `gained`: accepted tokens per anchor at which the row without drafting is wrong: the cost of drift
-    is net. `probs`: by reason, means over its rejected anchors of the drafter's probability of the text's token without drafting
-    (`drafter`) and of the target's (`target`). `steps`: per step, of the chains that are `alive`: the share rejected by each
-    reason. `by_category`: shares and counts by category of the prompts.
+    is net. `ties`: anchors where an end of the patched chains met a tie within rounding. `probs`: by reason, means over its
+    rejected anchors of the drafter's probability of the text's token without drafting (`drafter`) and of the target's
+    (`target`). `steps`: per step, of the chains that are `alive`: the share rejected by each reason. `by_category`: shares and
+    counts by category of the prompts.
     """
     rows = rejections[~rejections["loop"].to_numpy(bool)]
     if rows.empty:
@@ -40,6 +41,7 @@ def rejection_figures(
     found["lost"] = _by_reason(held, lost)
     gained = stats.ratio_of_sums(held.gained, held.anchors, resamples=resamples)
     put(found, "gained", gained)
+    found["ties"] = int(rows["tie"].sum())
     found["probs"] = _probs(rows[rows["step"].notna() & (rows["step"] <= depth)], resamples)
     alive = held.anchors[:, None] - np.pad(held.ended.sum(1).cumsum(1), ((0, 0), (1, 0)))[:, :-1]
     shares = stats.ratio_of_sums(held.ended, alive[:, None], resamples=resamples)
