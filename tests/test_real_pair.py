@@ -63,7 +63,7 @@ def captures(target: Target) -> list[Capture]:
 def longer(target: Target) -> list[Capture]:
     """As many texts as intervals need, long enough that a few anchors are a choice."""
     prompts = load_prompts(None)
-    kept, _ = tokenize_prompts(prompts[::2], target.tokenizer, max_tokens=400)
+    kept, _ = tokenize_prompts(prompts[::3], target.tokenizer, max_tokens=400)
     return capture(target, kept, max_new_tokens=64, boundaries=default_boundaries(target.num_layers))
 
 
