@@ -9,7 +9,7 @@ first rejection, and a patch that lives longer would be charged for that token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -69,8 +69,11 @@ def patched_chains(subject: Subject, depth: int, *, split_state: bool = False, f
 
 
 def _joined(parts: Sequence[PatchedChains]) -> PatchedChains:
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in ("text", "rank", "prob", "tie")}
-    return replace(parts[0], drafted=torch.cat([part.drafted for part in parts], 1), **joined)
+    text, rank, prob, tie = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("text", "rank", "prob", "tie")
+    )
+    drafted = torch.cat([part.drafted for part in parts], 1)
+    return PatchedChains(parts[0].patches, drafted, text, rank, prob, tie)
 
 
 def _at_once(subject: Subject, depth: int, budget: int) -> PatchedChains:

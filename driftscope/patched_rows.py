@@ -85,7 +85,7 @@ def rejection_rows(subject: Subject, chains: PatchedChains) -> pd.DataFrame:
 
 
 @torch.no_grad()
-def text_probs(subject: Subject, positions: Int[NDArray, " row"]) -> Float[NDArray, " row"]:
+def text_probs(subject: Subject, positions: Int[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
     """The target's probability of the text's token behind each position, from its final hidden state there."""
     unique, place = np.unique(positions, return_inverse=True)
     at = torch.from_numpy(unique)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Part = Literal["own", "real", "resized"]
 
 FACTORS = ("state", "pattern", "values")
 """What a step takes in: the state that enters it, the attention row of every layer and head, the value of the row it adds."""
-OWN, REAL = "own", "real"
+OWN: Final = "own"
+REAL: Final = "real"
 _BOTH: tuple[Part, ...] = (OWN, REAL)
 
 

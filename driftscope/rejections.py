@@ -18,20 +18,20 @@ Bools = NDArray[np.bool_]
 class Rejections:
     """One entry per anchor; where nothing was rejected, `step` is 0 and `reason` None."""
 
-    step: Int[NDArray, " anchor"]
+    step: Int[np.ndarray, " anchor"]
     """First step whose drafted token differs from the text."""
     reason: list[str | None]
     """One of `driftscope.patches.REASONS`."""
-    mended: dict[str, Bool[NDArray, " anchor"]]
+    mended: dict[str, Bool[np.ndarray, " anchor"]]
     """By factor: whether this one alone, made real, drafts the text's token at the rejected step. Empty for a block."""
-    gained: Int[NDArray, " anchor"]
+    gained: Int[np.ndarray, " anchor"]
     """Accepted steps at which the row without drafting is wrong."""
 
 
 def rejections(
-    right: Mapping[str, Bool[NDArray, "anchor step"]],
-    known: Bool[NDArray, "anchor step"],
-    undecided: Bool[NDArray, "anchor step"],
+    right: Mapping[str, Bool[np.ndarray, "anchor step"]],
+    known: Bool[np.ndarray, "anchor step"],
+    undecided: Bool[np.ndarray, "anchor step"],
 ) -> Rejections:
     """right: by patch (`driftscope.patches`), whether the text's token is drafted; at least `own` and `real`. known: the text's
     token is in the draft vocabulary. undecided: the target is near a tie there."""
