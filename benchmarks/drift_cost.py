@@ -19,9 +19,9 @@ import torch
 from measuring import counted, device_argument, machine, measured
 
 from driftscope.api import capture_prompts, load_pair
-from driftscope.engine import long_enough
+from driftscope.captures.capture import long_enough
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.probes.cost import CostProbe
-from driftscope.subject import Settings, Subject
 
 GOAL = 10.0
 """Clean chains' worth that the probe may take by default."""

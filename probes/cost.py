@@ -29,15 +29,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from driftscope.chain.patches import OWN, REAL, patches
 from driftscope.errors import DriftscopeError
-from driftscope.patches import OWN, REAL, patches
 from driftscope.probes.base import Variant
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class CostProbe:
         ]
 
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
-        from driftscope.patched_chains import patched_chains
-        from driftscope.patched_rows import patched_rows, rejection_rows
+        from driftscope.chain.patched_chains import patched_chains
         from driftscope.probes.stacked import first_anchors
+        from driftscope.runs.patched_rows import patched_rows, rejection_rows
 
         depth, settings = self.depth or subject.settings.depth, subject.settings
         if depth > settings.horizon:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from driftscope.patches import FACTORS, OWN, REAL, Patch, patches
-from driftscope.rejections import rejections
-from driftscope.schema import TABLES
+from driftscope.chain.patches import FACTORS, OWN, REAL, Patch, patches
+from driftscope.chain.rejections import rejections
+from driftscope.runs.schema import TABLES
 
 
 @dataclass(frozen=True)

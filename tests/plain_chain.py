@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftscope.chain import Text
+from driftscope.chain.chain import Text
+from driftscope.chain.patches import Patch
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window
-from driftscope.patches import Patch
 
 
 @dataclass

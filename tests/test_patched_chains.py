@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from driftscope.baseline import prefix_pass
-from driftscope.block_chain import chain_of
-from driftscope.captures import Capture
-from driftscope.chain import Text, chain_inputs
+from driftscope.captures.capture import Capture
+from driftscope.chain.block import chain_of
+from driftscope.chain.chain import Text, chain_inputs
+from driftscope.chain.ends import EndsError
+from driftscope.chain.pair import Pair
+from driftscope.chain.patched_chains import PatchedChains, patched_chains
+from driftscope.chain.patches import FACTORS, Patch, patch_name, patches
+from driftscope.chain.prefix import prefix_pass
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints.config import Rope
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window
-from driftscope.ends import EndsError
 from driftscope.figures.cost_sums import cost_sums
-from driftscope.pair import Pair
-from driftscope.patched_chains import PatchedChains, patched_chains
-from driftscope.patches import FACTORS, Patch, patch_name, patches
 from driftscope.probes.cost import PROBE
-from driftscope.schema import ANCHORS
-from driftscope.subject import Settings, Subject
+from driftscope.runs.schema import ANCHORS
 from tests import heads, tiny
 from tests.heads import HEADS
 from tests.plain_chain import Plain, grown_text
@@ -221,7 +221,7 @@ def test_a_block_is_compared_with_rounds_that_begin_later(name: str) -> None:
 
 def test_an_end_that_is_not_what_it_stands_for_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A patch that does not reach the chain must not become a figure."""
-    from driftscope.patching import Exchange
+    from driftscope.chain.patching import Exchange
 
     monkeypatch.setattr(Exchange, "__call__", lambda self, value, step, rows: value.roll(1, 0))
     with pytest.raises(EndsError, match=r"drafts another token at step [2-4] .* rounding explains"):

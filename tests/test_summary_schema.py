@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from driftscope.commands.content import run_content
 from driftscope.findings import assess
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_cost import FakeCost, cost_shard
 from tests.fake_run import Fake, meta, prompt_ids, tables
 from tests.rich_run import drifting, unmeasured

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from driftscope.figures import cost_figures, rejection_figures
-from driftscope.step_table import bar, step_table
-from driftscope.terminal import render, stdout_console
+from driftscope.show.step_table import bar, step_table
+from driftscope.show.terminal import render, stdout_console
 from tests.fake_cost import FakeCost, told
 from tests.fake_summary import drifting, step, summary, without
 
@@ -132,6 +132,12 @@ def test_acceptance_lengths_say_what_they_are() -> None:
     assert re.search(r"served +1\.43 \(95% 1\.42 to 1\.44\)", text)
     assert re.search(r"with bonus token +2\.43", text)
     assert re.search(r"anchor mean +1\.31", text)
+    assert re.search(r"by request +1\.51", text)
+    assert "what vLLM logs" in text
+    cut = drifting()
+    cut["settings"] = {"depth": 8, "anchors": 32}
+    assert "what vLLM logs" not in printed(cut)
+    assert "of the first 32 positions of each text only, no engine's figure" in " ".join(printed(cut).split())
     figures = drifting()
     figures["acceptance_length"] = {"anchor_mean": {"mean": 1.3, "low": None, "high": None}}
     assert "not measured: the anchors of a prompt are not consecutive" in printed(figures)

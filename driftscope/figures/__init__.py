@@ -19,7 +19,7 @@ from driftscope.figures.rejections import rejection_figures
 from driftscope.figures.template import template_figures
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 __all__ = [
     "acceptance_figures",

@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.chain.patches import OWN, REAL
 from driftscope.figures.cost_sums import CostSums, cost_sums
 from driftscope.figures.effects import LENGTHS, ORDERS, effects
 from driftscope.figures.grids import put
 from driftscope.figures.rejections import rejection_figures
-from driftscope.patches import OWN, REAL
 from driftscope.stats.contrasts import contrasts, ratio
 from driftscope.stats.intervals import Floats
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 PROBE = "cost"
 COLUMNS = ("variant", "prompt", "anchor", "step", "loop", "match")

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from driftscope import stats
-from driftscope.cells import check_filled, prompt_codes
+from driftscope.chain.patches import OWN
 from driftscope.errors import RunError
-from driftscope.patches import OWN
+from driftscope.runs.prompt_sums import check_filled, prompt_codes
 from driftscope.stats.intervals import Floats
 
 PREFIX = "cost/"

@@ -8,7 +8,7 @@ from math import factorial
 
 import numpy as np
 
-from driftscope.patches import FACTORS, OWN, REAL, patch_name
+from driftscope.chain.patches import FACTORS, OWN, REAL, patch_name
 from driftscope.stats.intervals import Floats
 
 WAYS = ("alone", "last", "shapley")

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import check_filled, prompt_codes
+from driftscope.chain.patches import REASONS
 from driftscope.figures.grids import put
-from driftscope.patches import REASONS
+from driftscope.runs.prompt_sums import check_filled, prompt_codes
 from driftscope.stats.intervals import Floats
 
 
@@ -24,7 +24,7 @@ def rejection_figures(
 ) -> dict[str, Any]:
     """Of the anchors outside loops that are `rejected` within `depth` steps; {} without any anchor.
 
-    By reason (`driftscope.patches.REASONS`): its share of the rejected, which sum to 1; reasons that a drafter of this kind
+    By reason (`driftscope.chain.patches.REASONS`): its share of the rejected, which sum to 1; reasons that a drafter of this kind
     cannot have are absent. `lost`: tokens that a reason costs, depth minus the accepted length, per anchor; with the accepted
     ones they sum to `depth`. `gained`: accepted tokens per anchor at which the row without drafting is wrong: the cost of drift
     is net. `ties`: anchors where an end of the patched chains met a tie within rounding. `probs`: by reason, means over its

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from driftscope.chain import Text
+from driftscope.chain.chain import Text
+from driftscope.chain.patches import FACTORS
 from driftscope.drafter import Drafter
 from driftscope.drafter.site import Site
 from driftscope.errors import DriftscopeError
 from driftscope.figures import cost_figures, rejection_figures
-from driftscope.patches import FACTORS
 from driftscope.probes.cost import PROBE, CostProbe
 from driftscope.probes.options import configured
-from driftscope.schema import TABLES
+from driftscope.runs.schema import TABLES
 from tests import tiny
 from tests.plain_chain import grown_text
 from tests.probes import planted
