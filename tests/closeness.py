@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 SPREAD = 4.0
 FLOOR = 1e-10
@@ -42,12 +44,15 @@ def assert_same(
     size: float | None = None,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Assert that two arrays or tensors hold the same numbers, NaN where the other has NaN.
+    """Assert that two arrays or tensors hold the same numbers, NaN where the other has NaN; integers exactly.
 
     size: taken from `wanted` where None. Name it where the values are differences of others: shares of attention are of
     size 1, so is their excess. dtype: the less precise of the two dtypes where None.
     """
-    seen, wanted = torch.as_tensor(seen), torch.as_tensor(wanted)
+    seen, wanted = (part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part)) for part in (seen, wanted))
+    if not seen.is_floating_point():
+        assert torch.equal(seen, wanted), f"{what}: {seen} against {wanted}"
+        return
     if dtype is None:
         dtype = min((part.dtype for part in (seen, wanted)), key=lambda each: -torch.finfo(each).eps)
     if size is None:

@@ -23,7 +23,7 @@ def shaped_modules() -> list[str]:
     ]
 
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.kinds"]
 # Before any of them is imported; programs that the tests start in processes of their own run without.
 install_import_hook(shaped_modules(), "beartype.beartype")
 
