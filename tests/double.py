@@ -25,7 +25,7 @@ def wider(value: Any) -> Any:
 
 @contextlib.contextmanager
 def unpacked() -> Iterator[None]:
-    """Without oneDNN, and so without packed weights (`driftscope.packing`)."""
+    """Without oneDNN, and so without packed weights (`driftscope.drafter.onednn`)."""
     before = torch.backends.mkldnn.enabled
     # The context manager of torch sets TF32 as well, and warns about it.
     torch._C._set_mkldnn_enabled(False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from driftscope.target import Target, load_target
+from driftscope.target.model import Target, load_target
 
 ROOT = Path(__file__).parents[1]
 TARGET = Path(os.environ.get("DRIFTSCOPE_TEST_TARGET", ROOT / "build" / "target"))

@@ -12,9 +12,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
 from driftscope.errors import TargetError
-from driftscope.target import Target, load_target, wrap_target
+from driftscope.target.model import Target, load_target, wrap_target
 from tests.closeness import assert_same
 from tests.tiny_target import EOS, ROUNDED, VOCAB, tiny_config, tiny_model, tiny_prompts, tiny_tokenizer
 

@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks.twins import BY_NAME, PAIRS, TWINS, fits
 from driftscope.audit import Audit, audit_captures, short_audit
+from driftscope.audit.batches import Material, prepare
 from driftscope.audit.decide import Limits
-from driftscope.audit.material import Material, prepare
 from driftscope.audit.run import Recapture, take_captures
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
 from driftscope.progress import NullProgress
 from tests.audit.test_real import pair, target, twin
 from tests.example_pair import BY_FOLDER
