@@ -25,7 +25,9 @@ from driftscope.chain.pair import Pair
 from driftscope.target.prompts import Prompt, load_prompts
 from tests import fake_run
 from tests.absent_device import DEVICE, put
+from tests.closeness import assert_same, bound
 from tests.tiny_pair import CONFIG, TinyPair, save_pair
+from tests.tiny_target import ROUNDED
 
 # They are programs: they import each other from their own folder.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -85,6 +87,7 @@ def opened(job: Any) -> tuple[Pair, Any]:
     return pair, chain.subjects(job, pair, chain.captured(job, pair, prompts))
 
 
+@pytest.mark.numeric("plain")
 def test_the_three_ways_give_the_same_numbers(opened: tuple[Pair, Any]) -> None:
     pair, subjects = opened
     weights = chain.plain_weights(pair)
@@ -92,8 +95,9 @@ def test_the_three_ways_give_the_same_numbers(opened: tuple[Pair, Any]) -> None:
     for loop in chain.LOOPS.values():
         theirs = [chain.plain_numbers(loop, subject, weights) for subject in subjects]
         seen = chain.agreement(ours, theirs)
-        assert seen["carry_rms_relative"] < 1e-5
-        assert seen["mass_absolute"] < 1e-5
+        allowed = bound(1.0, **ROUNDED, dtype=torch.float32)
+        assert seen["carry_rms_relative"] < allowed
+        assert seen["mass_absolute"] < allowed
     assert ours[0].carry_rms.shape == (6, 4)
 
 
@@ -145,13 +149,14 @@ def test_a_near_tie_ends_the_comparison_of_its_chain_only(opened: tuple[Pair, An
         chain.agreement(ours, [tied])
 
 
+@pytest.mark.numeric("plain")
 def test_plain_hooks_reduce_to_what_observe_returns(opened: tuple[Pair, Any]) -> None:
     subject = opened[1][0]
     hooked, observed = chain.hooked_chain(subject), subject.chains("drafted")
     for one, other in zip(hooked, observed, strict=True):
         assert one.keys() == other.keys()
         for name in one:
-            torch.testing.assert_close(one[name], other[name], equal_nan=True)
+            assert_same(one[name], other[name], name, **ROUNDED, size=1 if name == "excess" else None)
     assert torch.equal(chain.bare_chain(subject), torch.stack([step["drafted"] for step in observed], 1))
 
 
@@ -164,7 +169,7 @@ def test_the_scripts_capture_is_ours(job: Any, opened: tuple[Pair, Any]) -> None
             pair.target.model, prompt, job.max_new_tokens, pair.config.aux_boundaries, pair.target.eos_ids
         )
         assert torch.equal(text, record.token_ids)
-        torch.testing.assert_close(features, subject.text.features)
+        assert torch.equal(features, subject.text.features)
 
 
 def test_cost_is_measured() -> None:
@@ -359,8 +364,21 @@ def test_prompts_are_written_as_they_are_read(tmp_path: Path) -> None:
 
 def test_cuda_check_without_a_device(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert cuda_check.main([]) == 0
-    assert capsys.readouterr().out == "no CUDA device\n"
+    assert cuda_check.main([]) == 2
+    assert capsys.readouterr().err == "error: no CUDA device, so nothing was checked; --device cpu is a dry run\n"
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+def test_a_cuda_device_measures_what_a_cpu_measures(
+    tiny: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small(monkeypatch, tiny)
+    arguments = [str(tiny.checkpoint), "--target", str(tiny.target), "--max-new-tokens", "16", "--prompts", "2"]
+    assert cuda_check.main([*arguments, "--depth", "3", "--budget", "0", "-o", str(tmp_path / "out.json")]) == 0
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["problems"] == []
+    assert result["float32"]["synchronised"] is None
 
 
 def test_cuda_check_sees_rows_that_differ(opened: tuple[Pair, Any]) -> None:
