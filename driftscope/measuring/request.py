@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from driftscope.captures.cache import CaptureCache
 from driftscope.errors import DriftscopeError
@@ -121,6 +121,8 @@ class ProbeRequest:
         for name, kind in (("texts", Texts), ("chains", Chains), ("places", Places)):
             own = {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
             parts[name] = kind(**own)
-        named = isinstance(probes, str) or any(isinstance(probe, str) for probe in probes)
-        wanted = chosen(probes) if named else list(probes)  # type: ignore[arg-type]
+        if isinstance(probes, str) or any(isinstance(probe, str) for probe in probes):
+            wanted = chosen(cast(Sequence[str], probes))
+        else:
+            wanted = list(cast(Sequence[Probe], probes))
         return cls(checkpoint, Path(out), probes=tuple(configured(wanted, options or {})), **parts, **given)
