@@ -1,6 +1,6 @@
 """What displacement reads where nothing drifts: the distribution on which its threshold rests.
 
-    python benchmarks/displacement_null.py CHECKPOINT... --target TARGET [--prompts N] [-o RESULT.json] [--picture PLACE.svg]
+    python benchmarks/displacement_null.py CHECKPOINT... --target TARGET [--prompts FILE] [-o RESULT.json] [--picture PLACE.svg]
 
 Sound pairs of samples of one and the same drafter, put against each other by the very estimator of the findings
 (`driftscope.stats.shared_displacement`), at every step from 2 on:
@@ -114,15 +114,20 @@ def limit(draws: Mapping[str, Mapping[str, Floats]], quantity: str, level: float
     return math.ceil(round(100 * max(quantiles), 9)) / 100
 
 
-def measured(excess: Floats) -> dict[str, list[Any]]:
-    """What the drafter itself reads against no drafting, per step from 2 on, with 95% intervals over prompts."""
+def measured(excess: Floats) -> dict[str, Any]:
+    """What the drafter itself reads against no drafting, per step from 2 on, with 95% intervals over prompts; and the slopes of
+    displacement, over all these steps and over the later half."""
     mean = excess.mean(1)
-    own = mean[..., OWN].sum(-1).mean(-1)
-    figures = {"displacement": stats.bca(stats.shared_displacement(mean)), "self_excess": stats.bca(own)}
-    return {
-        name: [found.to_dict() for place in range(1, mean.shape[1]) if (found := part.at(place)) is not None]
-        for name, part in figures.items()
+    displaced, own = stats.shared_displacement(mean), mean[..., OWN].sum(-1).mean(-1)
+    result: dict[str, Any] = {
+        name: [found.to_dict() for place in range(1, mean.shape[1]) if (found := figures.at(place)) is not None]
+        for name, figures in (("displacement", stats.bca(displaced)), ("self_excess", stats.bca(own)))
     }
+    for name, slope in (("slope", stats.slope), ("late_slope", stats.late_slope)):
+        found = stats.bca(slope(displaced)[:, None]).at(0)
+        if found is not None:
+            result[name] = found.to_dict()
+    return result
 
 
 def summary(draws: Mapping[str, Floats]) -> dict[str, Any]:
@@ -136,10 +141,10 @@ def summary(draws: Mapping[str, Floats]) -> dict[str, Any]:
     return result
 
 
-def opened(target: Target, prompts: int | None) -> Sequence[Any]:
+def opened(target: Target, prompts: Path | None) -> Sequence[Any]:
     room = (target.max_positions or 1 << 30) - NEW_TOKENS
-    kept, _ = tokenize_prompts(load_prompts(None), target.tokenizer, max_tokens=room, min_tokens=2)
-    return kept[:prompts]
+    kept, _ = tokenize_prompts(load_prompts(prompts), target.tokenizer, max_tokens=room, min_tokens=2)
+    return kept
 
 
 def excess_of(checkpoint: str, target: Target, prompts: Sequence[Any]) -> tuple[Pair, Floats]:
@@ -151,7 +156,7 @@ def excess_of(checkpoint: str, target: Target, prompts: Sequence[Any]) -> tuple[
     return pair, np.stack([part for part in found if part is not None])
 
 
-def benchmark(checkpoints: Sequence[str], target: str, prompts: int | None, draws: int, seed: int) -> tuple[Any, Any]:
+def benchmark(checkpoints: Sequence[str], target: str, prompts: Path | None, draws: int, seed: int) -> tuple[Any, Any]:
     """The result, and every draw by drafter and null."""
     commit = _git("rev-parse", "HEAD") + ("-dirty" if _git("status", "--porcelain", "-uno") else "")
     loaded = load_target(target, device="cpu")
@@ -235,7 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT")
     parser.add_argument("--target", required=True)
-    parser.add_argument("--prompts", type=int, help="only the first so many of the shipped prompts")
+    parser.add_argument("--prompts", type=Path, help="a file of prompts (default: the shipped ones)")
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("-o", "--out", type=Path, default=Path("build/benchmarks/displacement_null.json"))

@@ -13,6 +13,8 @@ from driftscope.target.model import Target, wrap_target
 
 VOCAB = 61
 EOS = 60
+ROUNDED = {"terms": 61, "sums": 40}
+"""Terms of the longest sum, and sums in a row through four layers and the head, as tests/closeness.py counts them."""
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,8 @@ def path_clause(cost: DriftCost | None, name: str) -> str:
     if cost is None or name not in cost.paths:
         return UNMEASURED
     path = cost.paths[name]
-    figure = f"{with_interval(path.shapley, sign=True)} accepted tokens through {PATHS[name]}"
-    return f"that costs {figure}" if path.costs else f"that {NOTHING}: {figure}"
+    figure = f"{with_interval(path.shapley, sign=not path.costs)} accepted tokens through {PATHS[name]}"
+    return f"drift costs {figure}" if path.costs else f"that {NOTHING}: {figure}"
 
 
 def moves_sentence(cost: DriftCost, *, growth: bool, attention: bool) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import Pair
 from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError, PromptError
+from driftscope.measuring.request import ProbeRequest
 from driftscope.probes import ConditionProbe, Probe
 from driftscope.probes.options import check_stored
 from driftscope.progress import ProgressReport
@@ -29,17 +30,36 @@ from driftscope.target.sinks import detect_sinks
 Tables = dict[str, pd.DataFrame]
 
 
-def take_captures(
-    pair: Pair,
-    *,
-    prompts: str | Path | None,
-    max_new_tokens: int,
-    horizon: int,
-    extra: set[int],
-    cache: CaptureCache,
-    progress: ProgressReport,
-) -> tuple[list[Source], dict[str, int]]:
-    """The captures of all usable prompts and how many prompts were left out, by reason."""
+@dataclass(frozen=True)
+class Prepared:
+    """The texts of a run."""
+
+    sources: list[Source]
+    left_out: Mapping[str, int]
+    """Prompts that are not among them, by reason."""
+    sink: str | Sequence[int]
+    """As asked, or as the captured texts had it."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Further settings to record."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the shards of a run are measured with."""
+
+    pair: Pair
+    settings: Settings
+    max_new_tokens: int
+    cache: CaptureCache
+
+
+def take_captures(request: ProbeRequest, pair: Pair, extra: set[int], progress: ProgressReport) -> Prepared:
+    """The captures of all usable prompts, and how many were left out. extra: further boundaries to record.
+
+    Raises PromptError where no continuation is long enough.
+    """
+    prompts, max_new_tokens, horizon = request.texts.prompts, request.texts.max_new_tokens, request.chains.horizon
+    cache = request.texts.cache()
     target = pair.target
     room = target.max_positions
     loaded = load_prompts(Path(prompts) if prompts is not None else None)
@@ -69,7 +89,7 @@ def take_captures(
     told = {name.replace("_", " "): count for name, count in counts.items() if count}
     if told:
         progress.message("prompts left out: " + ", ".join(f"{count} {name}" for name, count in told.items()))
-    return usable, counts
+    return Prepared(usable, counts, request.chains.sink)
 
 
 def choose_sinks(pair: Pair, captures: Sequence[Capture], sink: str | Sequence[int]) -> tuple[int, ...]:
@@ -97,35 +117,20 @@ class Work:
 
 
 def run_probes(
-    run: Run,
-    pair: Pair,
-    sources: Sequence[Source],
-    settings: Settings,
-    probes: Sequence[Probe],
-    *,
-    max_new_tokens: int,
-    cache: CaptureCache,
-    progress: ProgressReport,
+    run: Run, bench: Bench, sources: Sequence[Source], probes: Sequence[Probe], progress: ProgressReport
 ) -> None:
     """Measure what the run lacks, prompt by prompt. Probes with the same shard are measured once."""
-    todo, done = lacking(run, pair, sources, settings, probes, max_new_tokens)
+    todo, done = lacking(run, bench, sources, probes)
     progress.stage("probing", done + sum(len(work.probes) for work in todo))
     progress.advance(done)
     for work in todo:
-        for shard, tables in measured(pair, work, settings, max_new_tokens, cache):
+        for shard, tables in measured(bench, work):
             prompt_id = work.source.prompt.id
             run.write_shard(shard, prompt_id, tables)
             progress.advance(note=f"{prompt_id} {shard}")
 
 
-def lacking(
-    run: Run,
-    pair: Pair,
-    sources: Sequence[Source],
-    settings: Settings,
-    probes: Sequence[Probe],
-    max_new_tokens: int,
-) -> tuple[list[Work], int]:
+def lacking(run: Run, bench: Bench, sources: Sequence[Source], probes: Sequence[Probe]) -> tuple[list[Work], int]:
     """What is to be measured, prompt by prompt, and how many shards are there already.
 
     Raises RunError where the run holds rows of a probe that were measured with other options.
@@ -134,12 +139,12 @@ def lacking(
     for item in probes:
         shards.setdefault(item.shard, item)
     for item in shards.values():
-        check_stored(run, item, pair)
+        check_stored(run, item, bench.pair)
     asked: dict[str, dict[str, list[Condition]]] = {}
     for item in shards.values():
         if isinstance(item, ConditionProbe):
             mine = asked.setdefault(item.shard, defaultdict(list))
-            for condition in item.conditions(pair, sources, settings, max_new_tokens):
+            for condition in item.conditions(bench.pair, sources, bench.settings, bench.max_new_tokens):
                 mine[condition.id].append(condition)
     todo, done = [], 0
     for source in sources:
@@ -153,35 +158,26 @@ def lacking(
     return todo, done
 
 
-def measured(
-    pair: Pair, work: Work, settings: Settings, max_new_tokens: int, cache: CaptureCache
-) -> Iterator[tuple[str, Tables]]:
+def measured(bench: Bench, work: Work) -> Iterator[tuple[str, Tables]]:
     """The shards of one prompt by name, one after another: its prefix pass and clean chains serve every probe."""
-    subject = Subject(pair, work.source.capture, settings)
+    subject = Subject(bench.pair, work.source.capture, bench.settings)
     for item in work.probes:
         if item.shard in work.conditions:
-            conditions = work.conditions[item.shard]
-            tables = measure_conditions(item, pair, conditions, settings, max_new_tokens, cache)
+            tables = measure_conditions(item, bench, work.conditions[item.shard])
         else:
             tables = item.measure(subject)
-        yield item.shard, {**tables, "variants": variant_rows(item, pair)}
+        yield item.shard, {**tables, "variants": variant_rows(item, bench.pair)}
 
 
-def measure_conditions(
-    item: Probe,
-    pair: Pair,
-    conditions: Sequence[Condition],
-    settings: Settings,
-    max_new_tokens: int,
-    cache: CaptureCache,
-) -> Tables:
+def measure_conditions(item: Probe, bench: Bench, conditions: Sequence[Condition]) -> Tables:
     """All conditions of one prompt: captured, measured, their rows put together.
 
     Only one prompt's captures are held at a time, so that long texts fit.
     """
+    pair, settings, cache = bench.pair, bench.settings, bench.cache
     target = pair.target
     boundaries = sorted({*needed_boundaries(pair.config, target.num_layers), *item.boundaries(pair)})
-    lengths = [condition.new_tokens or max_new_tokens for condition in conditions]
+    lengths = [condition.new_tokens or bench.max_new_tokens for condition in conditions]
     conditions = [
         fitting(condition, length, target.max_positions) for condition, length in zip(conditions, lengths, strict=True)
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from driftscope.captures.cache import CaptureCache
 from driftscope.chain.pair import Pair, as_dtype, load_pair
 from driftscope.chain.prompt_chains import Settings
 from driftscope.errors import DriftscopeError, RunError
-from driftscope.measuring.measure import Tables, Work, lacking, measured
+from driftscope.measuring.measure import Bench, Tables, Work, lacking, measured
+from driftscope.measuring.request import ProbeRequest
 from driftscope.probes import ConditionProbe, Probe
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
@@ -57,28 +58,28 @@ def check_installed() -> None:
         raise DriftscopeError("--shards ray needs Ray, which is not installed: pip install 'driftscope[ray]'") from None
 
 
-def job_of(
-    pair: Pair, probes: Sequence[Probe], *, captured: bool, overrides: Mapping[str, Any] | None = None, **more: Any
-) -> Job:
-    """The job for a pair that is loaded here from a checkpoint and a target that workers find, too.
-
-    overrides and more (device, dtype, revision, trust_remote_code) are what `load_pair` was given, with the text of a
-    chat_template and a cache_dir for texts that a probe has continued.
-    """
-    switches = tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted((overrides or {}).items()))
+def job_of(request: ProbeRequest, pair: Pair) -> Job:
+    """The job for a pair that is loaded here from a checkpoint and a target that workers find, too."""
+    given, texts = sorted((request.overrides or {}).items()), request.texts
+    switches = tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in given)
     for name, value in (("checkpoint", pair.checkpoint.path), ("target", pair.target.name)):
         if name == "target" and not Path(value).exists() and "/" not in value:
             raise DriftscopeError(
                 f"--shards ray: target {value} is neither a folder nor a Hub name; workers cannot load it"
             )
-    asking = any(isinstance(item, ConditionProbe) for item in probes)
+    asking = any(isinstance(item, ConditionProbe) for item in request.probes)
     return Job(
         checkpoint=_absolute(pair.checkpoint.path),
         target=_absolute(pair.target.name),
-        ends=captured or not asking,
+        ends=texts.capture is not None or not asking,
         overrides=switches,
+        device=request.places.device,
+        dtype=request.places.dtype,
+        revision=request.places.revision,
+        trust_remote_code=request.places.trust_remote_code,
+        chat_template=None if texts.chat_template is None else pair.target.tokenizer.chat_template,
+        cache_dir=None if texts.cache_dir is None else str(Path(texts.cache_dir).resolve()),
         gpus=1.0 if pair.drafter.device.type == "cuda" else 0.0,
-        **more,
     )
 
 
@@ -87,15 +88,7 @@ def _absolute(path: str) -> str:
 
 
 def run_on_ray(
-    run: Run,
-    pair: Pair,
-    sources: Sequence[Any],
-    settings: Settings,
-    probes: Sequence[Probe],
-    job: Job,
-    *,
-    max_new_tokens: int,
-    progress: ProgressReport,
+    run: Run, bench: Bench, sources: Sequence[Any], probes: Sequence[Probe], job: Job, progress: ProgressReport
 ) -> None:
     """Measure what the run lacks on the cluster that Ray is connected to, that RAY_ADDRESS or a running node names, or on
     one that is started here.
@@ -105,7 +98,7 @@ def run_on_ray(
     check_installed()
     import ray
 
-    todo, done = lacking(run, pair, sources, settings, probes, max_new_tokens)
+    todo, done = lacking(run, bench, sources, probes)
     progress.stage("probing", done + sum(len(work.probes) for work in todo))
     progress.advance(done)
     if not todo:
@@ -116,7 +109,7 @@ def run_on_ray(
     try:
         workers = max(1, int(ray.cluster_resources().get("GPU" if job.gpus else "CPU", 1)))
         progress.message(f"ray: {len(todo)} prompts on {workers} {'GPUs' if job.gpus else 'processors'}")
-        for work, shards in _results(todo, job, settings, max_new_tokens, workers):
+        for work, shards in _results(todo, job, bench.settings, bench.max_new_tokens, workers):
             for shard, tables in shards:
                 run.write_shard(shard, work.source.prompt.id, tables)
                 progress.advance(note=f"{work.source.prompt.id} {shard}")
@@ -171,7 +164,7 @@ def _results(
 def measure_prompt(job: Job, work: Work, settings: Settings, max_new_tokens: int) -> list[tuple[str, Tables]]:
     """The missing shards of one prompt. Runs in a worker."""
     cache = CaptureCache(Path(job.cache_dir) if job.cache_dir is not None else None)
-    return list(measured(_loaded(job), work, settings, max_new_tokens, cache))
+    return list(measured(Bench(_loaded(job), settings, max_new_tokens, cache), work))
 
 
 TASK = measure_prompt

@@ -8,30 +8,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from driftscope._version import __version__
 from driftscope.captures.capture import Capture
 from driftscope.chain.pair import Pair
 from driftscope.chain.prompt_chains import Settings
+from driftscope.measuring.measure import Prepared
+from driftscope.measuring.request import ProbeRequest
 from driftscope.runs.run import Run
-from driftscope.target.prompts import SkippedPrompts
 
 
 def start_run(
-    pair: Pair,
-    captures: Sequence[Capture],
-    settings: Settings,
-    skipped: Mapping[str, int] | SkippedPrompts,
-    max_new_tokens: int,
-    *,
-    out: Path,
-    resume: bool,
-    about: Mapping[str, Any] | None = None,
+    request: ProbeRequest, pair: Pair, captures: Sequence[Capture], settings: Settings, prepared: Prepared
 ) -> Run:
-    """Create the run folder, or open the one to go on with after checking that it is the same measurement. about: further
-    settings."""
+    """Create the run folder, or open the one to go on with after checking that it is the same measurement.
+
+    Raises RunError where `request.resume` finds another measurement in the folder.
+    """
     target = pair.target
     meta: dict[str, Any] = {
         "checkpoint": {
@@ -54,11 +48,11 @@ def start_run(
             "horizon": settings.horizon,
             "anchors": settings.anchors,
             **({} if settings.anchors is None else {"spread": settings.spread}),
-            "max_new_tokens": max_new_tokens,
+            "max_new_tokens": request.texts.max_new_tokens,
             "sinks": list(settings.sinks),
             "seed": settings.seed,
             "dtype": str(target.dtype).removeprefix("torch."),
-            **(about or {}),
+            **prepared.about,
         },
         "prompts": [
             {
@@ -71,10 +65,9 @@ def start_run(
             for record in captures
         ],
     }
-    if resume and out.exists():
-        return Run.resume(out, **meta)
-    counts = dict(skipped) if isinstance(skipped, Mapping) else dataclasses.asdict(skipped)
-    return Run.create(out, **meta, provenance=provenance(pair, counts))
+    if request.resume and request.out.exists():
+        return Run.resume(request.out, **meta)
+    return Run.create(request.out, **meta, provenance=provenance(pair, prepared.left_out))
 
 
 def provenance(pair: Pair, skipped: Mapping[str, int]) -> dict[str, Any]:

@@ -109,15 +109,14 @@ def test_an_audit_that_breaks_does_not_take_the_probe_with_it(places, monkeypatc
 
 
 def test_the_command_has_an_off_switch(monkeypatch, tmp_path):
-    asked = {}
+    asked = []
 
-    def probe(checkpoint, **options):
-        asked.update(options)
+    def measure_request(request, progress):
+        asked.append(request.audit)
         raise RuntimeError("asked")
 
-    monkeypatch.setattr(api, "probe", probe)
+    monkeypatch.setattr(api, "measure_request", measure_request)
     monkeypatch.chdir(tmp_path)
     CliRunner().invoke(app, ["probe", "x", "--no-audit"])
-    assert asked.pop("audit") is False
     CliRunner().invoke(app, ["probe", "x"])
-    assert asked.get("audit", True) is True
+    assert asked == [False, True]

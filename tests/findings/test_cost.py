@@ -160,7 +160,7 @@ def test_what_costs_is_found_and_what_does_not_is_a_note(tmp_path: Path, monkeyp
     assert found["DS101"].kind == "note"
     assert "that costs nothing that can be told: +0.04 (95% -0.04 to +0.12) accepted tokens" in found["DS101"].statement
     assert found["DS102"].kind == "drift"
-    assert "that costs +0.04 (95% +0.02 to +0.07) accepted tokens through attention" in found["DS102"].statement
+    assert "drift costs 0.04 (95% 0.02 to 0.07) accepted tokens through attention" in found["DS102"].statement
     assert found["DS110"].kind == "drift"
     assert "drift costs 0.09" in found["DS110"].statement
     assert "cost through attention, patched last" in [part.name for part in found["DS110"].evidence]

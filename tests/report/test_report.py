@@ -186,7 +186,8 @@ def test_the_command_refuses_a_folder_that_is_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium on PATH")
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on PATH: apt-get install chromium")
 def test_a_browser_without_a_network_draws_every_chart(tmp_path: Path, html: str) -> None:
     file = tmp_path / "report.html"
     file.write_text(html, encoding="utf-8")
