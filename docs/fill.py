@@ -3,7 +3,8 @@
 python docs/fill.py        # rewrite the blocks
 
 A block stands between `<!-- filled: NAME -->` and `<!-- end of NAME -->`; its template is docs/filled/NAME.md.j2. A template
-sees `pair`, the results of the example drafters by name, and `bench`, those of benchmarks/; a figure that no result holds is
+sees `pair`, the results of the example drafters by name, `training`, what their trainings left, and `bench`, those of
+benchmarks/; a figure that no result holds is
 an error, so that no page can state it.
 """
 
@@ -33,6 +34,12 @@ def pages() -> list[Path]:
 def results(folder: Path) -> dict[str, Any]:
     """The results in a folder, by name."""
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+
+
+def trainings() -> dict[str, Any]:
+    """What each example drafter's training left beside its checkpoint, by name."""
+    files = sorted((ROOT / "examples" / "smollm2" / "checkpoints").glob("*/training.json"))
+    return {file.parent.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -83,7 +90,8 @@ def environment() -> jinja2.Environment:
         autoescape=False,
     )
     made.filters |= {"number": number, "signed": signed, "share": share, "between": between, "onset": onset}
-    made.globals |= {"step": step, **{name: results(folder) for name, folder in SOURCES.items()}}
+    made.globals |= {"step": step, "training": trainings()}
+    made.globals |= {name: results(folder) for name, folder in SOURCES.items()}
     return made
 
 
