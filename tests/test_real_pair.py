@@ -266,10 +266,15 @@ def test_a_first_look_and_the_full_run_agree_on_the_onset(pair: Pair, longer: li
     for name, by_count in means.items():
         found = {}
         for count, parts in by_count.items():
-            values = stats.shared_displacement(np.stack(parts)) if name == "displaced" else np.stack(parts)
-            start = stats.onset(values - values[:, :1], sizes[name])
+            moved = name == "displaced"
+            least, most = (
+                kind(np.stack(parts)) if moved else np.stack(parts)
+                for kind in (stats.shared_displacement, stats.most_displacement)
+            )
+            least, most = (values - values[:, :1] for values in (least, most))
+            start = stats.onset(least, sizes[name])
             assert start != "not measurable"
-            found[count] = start, stats.onset_spread(values - values[:, :1], sizes[name], found=start)
+            found[count] = start, stats.onset_spread(least, sizes[name], found=start, most=most)
         full, known = found[None]
         last = DEPTH + 1
         for count in (32, 8):

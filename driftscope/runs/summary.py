@@ -51,6 +51,8 @@ class FeedFigures:
     reached: Floats
     """NaN, as `accepted`, where the text is not confirmed as the target's."""
     accepted: Floats
+    most_displacement: Floats | None = None
+    """`stats.most_displacement`: what the early end of an onset's spread rests on."""
 
 
 _figures: WeakKeyDictionary[RunFolder, dict[tuple[str, int | None], tuple[Any, FeedFigures | None]]] = (
@@ -175,7 +177,8 @@ def _feed_figures(anchors: pd.DataFrame, rows: Ints, heads: pd.DataFrame, depth:
     accepted = column("accepted")
     before = np.concatenate([[1.0], accepted[:-1]])
     told = np.where(cells.count(accepted) > 0, 1.0, np.nan)
-    means["displacement"] = head_displacement(heads, cells.names, len(cells.steps))
+    by_head = _head_excess(heads, cells.names, len(cells.steps))
+    means["displacement"] = stats.shared_displacement(by_head)
     return FeedFigures(
         prompts=cells.names,
         depth=len(cells.steps),
@@ -183,28 +186,34 @@ def _feed_figures(anchors: pd.DataFrame, rows: Ints, heads: pd.DataFrame, depth:
         anchors=cells.size(),
         reached=told * cells.sum(np.where(first, 1.0, before)),
         accepted=told * cells.sum(accepted),
+        most_displacement=stats.most_displacement(by_head),
     )
 
 
 def head_displacement(heads: pd.DataFrame, prompts: list[str], depth: int) -> Floats:
     """Displacement [prompt, step] from the `heads` rows of one variant and feed: the part that the prompts share
     (`stats.shared_displacement`). NaN with a single prompt."""
+    return stats.shared_displacement(_head_excess(heads, prompts, depth))
+
+
+def _head_excess(heads: pd.DataFrame, prompts: list[str], depth: int) -> Floats:
+    """[prompt, step, head, bucket] mean excess over anchors; one empty bucket where none was recorded."""
     rows = heads[(heads["step"] <= depth) & heads["prompt"].isin(prompts)]
     columns = [f"excess/{bucket}" for bucket in DISJOINT_BUCKETS if f"excess/{bucket}" in rows]
-    result = np.full((len(prompts), depth), np.nan)
+    shape = len(prompts), depth
     if rows.empty or not columns:
-        return result
+        return np.full((*shape, 1, 1), np.nan)
     step = rows["step"].to_numpy(np.float64)
     if not ((step >= 1) & (step == np.floor(step))).all():
         raise RunError("the table heads holds steps that no chain has: it was changed or damaged; measure again")
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = rows[columns].to_numpy(np.float64) / rows["anchors"].to_numpy(np.float64)[:, None]
     _, head = np.unique(rows[["layer", "head"]].to_numpy(), axis=0, return_inverse=True)
-    check_filled(result.size * (head.max() + 1), len(rows))
+    check_filled(shape[0] * shape[1] * (head.max() + 1), len(rows))
     place = pd.Index(prompts).get_indexer(rows["prompt"].astype(str))
-    by_head = np.full((*result.shape, head.max() + 1, len(columns)), np.nan)
+    by_head = np.full((*shape, head.max() + 1, len(columns)), np.nan)
     by_head[place, step.astype(np.int64) - 1, head.ravel()] = excess
-    return stats.shared_displacement(by_head)
+    return by_head
 
 
 PRACTICAL = {
@@ -247,7 +256,9 @@ def onset_spreads(
 ) -> dict[str, stats.Spread]:
     """How far each of the onsets `found` is known (`stats.onset_spread`); one that is not measurable is absent."""
     spreads = {
-        name: stats.onset_spread(moved.differences, practical[name], moved.direction, found=onset, resamples=resamples)
+        name: stats.onset_spread(
+            moved.differences, practical[name], moved.direction, found=onset, most=moved.most, resamples=resamples
+        )
         for name, onset in found.items()
         if name in practical and (moved := _moved(figures, name)) is not None
     }
@@ -272,6 +283,8 @@ class _Moved:
     differences: Floats
     direction: Literal["up", "down"] = "up"
     available: float | None = None
+    most: Floats | None = None
+    """The differences by an estimator that errs to the other side."""
 
 
 def _moved(figures: FeedFigures, name: str) -> _Moved | None:
@@ -285,7 +298,8 @@ def _moved(figures: FeedFigures, name: str) -> _Moved | None:
         return _Moved(differences, "down", _largest_mean(values[:, :1]))
     if name == "self_up" and "mass/self_generated" in means:
         return _Moved(differences, "up", _largest_mean(1.0 - (means["mass/self_generated"] - values)[:, 1:]))
-    return _Moved(differences)
+    most = figures.most_displacement if name == "displaced" else None
+    return _Moved(differences, most=None if most is None else most - most[:, :1])
 
 
 def acceptance_lengths(anchors: pd.DataFrame, depth: int, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:

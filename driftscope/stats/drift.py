@@ -101,25 +101,32 @@ def onset_spread(
     direction: Literal["up", "down"] = "up",
     *,
     found: Onset = "none",
+    most: ArrayLike | None = None,
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Spread | None:
     """How far the onset of `differences[prompt, step]` is known: prompts are resampled, and each resample has the first step from
     which its own mean lies beyond `practical` to the end (percentiles, after the steps themselves: no step is interpolated).
 
-    The ends reach at least to the onset `found`. With few prompts or anchors the onset itself comes late, because its whole
-    interval must be beyond; the spread then begins early, so that a first look and a full run agree. None where the onset is
-    not measurable.
+    The ends reach at least to the onset `found`. `most`: the differences by an estimator that errs to the other side, where
+    `differences` err towards none; the early end is taken from them. With few prompts or anchors the onset itself comes late,
+    because its whole interval must be beyond; the spread then begins early, so that a first look and a full run agree. None
+    where the onset is not measurable.
     """
     data = np.asarray(differences, dtype=np.float64)[:, 1:]
     if found == "not measurable" or not data.size:
         return None
-    measured = np.isfinite(data)
-    means = drawn_figures((np.where(measured, data, 0.0), measured.astype(np.float64)), ratio, resamples, seed)
-    starts = _first_lasting((means > practical if direction == "up" else means < -practical).T)
+
+    def end(values: Floats, share: float) -> int:
+        measured = np.isfinite(values)
+        means = drawn_figures((np.where(measured, values, 0.0), measured.astype(np.float64)), ratio, resamples, seed)
+        starts = _first_lasting((means > practical if direction == "up" else means < -practical).T)
+        return int(np.quantile(starts, share, method="inverted_cdf"))
+
     tail = (1 - CONFIDENCE) / 2
-    low, high = (int(end) for end in np.quantile(starts, (tail, 1 - tail), method="inverted_cdf"))
-    last = data.shape[1] + 1
+    early = data if most is None else np.asarray(most, dtype=np.float64)[:, 1:]
+    low, high = end(early, tail), end(data, 1 - tail)
+    low, last = min(low, high), data.shape[1] + 1
     if isinstance(found, int):
         low, high = min(low, found), max(high, found)
     return Spread(low if low <= last else None, high if high <= last else None)
@@ -137,14 +144,25 @@ def shared_displacement(excess: ArrayLike) -> Floats:
     A prompt's excess is summed with the signs that the mean of the *other* prompts has, half of that sum per head, then
     the mean over heads. Where attention moves alike in all prompts this is `displacement` of their mean excess; where it
     only scatters, the expectation is 0, while the sum of absolute values grows with the scatter of a prompt's anchors
-    and would find drift in any drafter. NaN with a single prompt.
+    and would find drift in any drafter. A sign that scatter turns takes something off: the fewer prompts and anchors, the
+    lower it reads. NaN with a single prompt.
     """
+    return _signed(excess, leave_out=True)
+
+
+def most_displacement(excess: ArrayLike) -> Floats:
+    """The same with the signs of the mean of *all* prompts, so that its mean is `displacement` of the mean excess: it errs to the
+    other side, as scatter adds to it. The truth lies between the two."""
+    return _signed(excess, leave_out=False)
+
+
+def _signed(excess: ArrayLike, *, leave_out: bool) -> Floats:
     data = np.asarray(excess, dtype=np.float64)
     measured = np.isfinite(data)
     values = np.where(measured, data, 0.0)
-    others = values.sum(axis=0) - values
+    sums = values.sum(axis=0) - (values if leave_out else 0.0)
     told = measured & (measured.sum(axis=0) > 1)
-    heads = 0.5 * np.where(told, np.sign(others) * values, 0.0).sum(axis=-1)
+    heads = 0.5 * np.where(told, np.sign(sums) * values, 0.0).sum(axis=-1)
     present = told.any(axis=-1)
     count = present.sum(axis=-1)
     total = np.where(present, heads, 0.0).sum(axis=-1)

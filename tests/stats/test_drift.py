@@ -12,6 +12,7 @@ from driftscope.stats import (
     growth,
     jump,
     late_slope,
+    most_displacement,
     onset,
     onset_of,
     onset_spread,
@@ -213,6 +214,23 @@ def test_scatter_alone_is_no_displacement(rng: np.random.Generator) -> None:
     assert abs(np.mean([shared_displacement(prompts).mean() for prompts in by_prompts])) < 0.002
     found = [onset(np.column_stack([np.zeros(16), shared_displacement(p)[:, :7]]), 0.05) for p in by_prompts]
     assert set(found) == {"none"}
+
+
+def test_the_truth_lies_between_the_two_displacements(rng: np.random.Generator) -> None:
+    """A small shift in heads of either sign, few prompts: signs that scatter turns take off, or add."""
+    sign = rng.choice((-1.0, 1.0), (9, 1))
+    shift = 0.03 * sign * np.array([-1.0, 1.0, 0.0])
+    draws = [shift + rng.normal(0, 0.1, (16, 9, 3)) for _ in range(50)]
+    assert np.mean([shared_displacement(part).mean() for part in draws]) < 0.028
+    assert np.mean([most_displacement(part).mean() for part in draws]) > 0.032
+    part = draws[0]
+    assert most_displacement(part).mean() == pytest.approx(displacement(part.mean(0)))
+
+
+def test_the_early_end_is_taken_from_what_errs_to_the_other_side() -> None:
+    least, most = noisy([0, 0.02, 0.03, 0.2], 0.02), noisy([0, 0.04, 0.09, 0.2], 0.02)
+    assert onset_spread(least, 0.05, found=onset(least, 0.05)) == Spread(4, 4)
+    assert onset_spread(least, 0.05, found=onset(least, 0.05), most=most) == Spread(3, 4)
 
 
 def test_a_prompt_or_a_head_that_was_not_measured_is_left_out() -> None:
