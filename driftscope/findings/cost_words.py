@@ -53,7 +53,7 @@ def _through(cost: DriftCost, dear: list[str]) -> str:
 def _joint(cost: DriftCost) -> str:
     """The paths that no single number describes."""
     said = [
-        f" {PATHS[name][:1].upper()}{PATHS[name][1:]} works together with the rest: with it alone made real"
+        f" {PATHS[name][:1].upper()}{PATHS[name][1:]} and the rest work together: with it alone made real"
         f" {_change(path.alone)}, with it made real last {_change(path.last)}."
         for name, path in cost.paths.items()
         if path.together

@@ -73,7 +73,7 @@ def test_a_cost_below_the_practical_size_is_none() -> None:
 def test_factors_that_work_together_get_a_sentence_and_no_single_number() -> None:
     headline = said(TOGETHER).headline
     assert (
-        "Attention works together with the rest: with it alone made real 0.20 (95% 0.16 to 0.24) fewer, with it made real"
+        "Attention and the rest work together: with it alone made real 0.20 (95% 0.16 to 0.24) fewer, with it made real"
         " last 0.07 (95% 0.03 to 0.11) more." in headline
     )
     assert "-0.05" not in headline
