@@ -5,9 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from driftscope.show import charts, frames
-from driftscope.show.charts import acceptance, attention, depth, jumps, layers, length, noise, norms, pin, template
+from driftscope.show.charts import (
+    acceptance,
+    attention,
+    cost,
+    depth,
+    jumps,
+    layers,
+    length,
+    noise,
+    norms,
+    pin,
+    template,
+)
 from driftscope.show.charts.theme import ThemeName, themed
 from driftscope.show.frames import Runs, probes
+from driftscope.show.frames.cost import budget, paths
 from driftscope.show.frames.norms import SiteMode, Unit
 
 
@@ -24,6 +37,14 @@ class ChartBook:
     def overview(self, depth: int | None = None) -> Any:
         """Growth, bucket masses and excess per step with intervals and onsets."""
         return self._dressed(charts.overview(*self._steps(depth)))
+
+    def cost(self) -> Any:
+        """Where the drafted tokens go: accepted, or lost, by reason."""
+        return self._dressed(cost.budget(budget(self.runs)))
+
+    def cost_paths(self) -> Any:
+        """What drift costs in all, and through state, attention and values."""
+        return self._dressed(cost.paths(paths(self.runs)))
 
     def norms(self, unit: Unit = "rms") -> Any:
         """Norm of the carried state per step."""

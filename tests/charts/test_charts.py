@@ -22,6 +22,8 @@ from tests.rich_run import DRIFT, calm, drifting, unmeasured
 
 NAMES = (
     "overview",
+    "cost",
+    "cost_paths",
     "norms",
     "growth",
     "sites",

@@ -7,6 +7,7 @@ import pandas as pd
 from driftscope.show import frames
 from driftscope.show.frames import Runs
 from driftscope.show.gallery import clean, conditions
+from driftscope.show.gallery.cost import cost_pictures
 from driftscope.show.gallery.picture import SECTIONS, Picture, View
 from driftscope.show.gallery.tables import figures_table
 
@@ -14,6 +15,7 @@ __all__ = ["SECTIONS", "Picture", "figures_table", "pictures"]
 
 _DRAWERS = (
     clean.overview_pictures,
+    cost_pictures,
     clean.norm_pictures,
     clean.attention_pictures,
     clean.acceptance_pictures,

@@ -11,6 +11,7 @@ from driftscope.show.frames import Runs
 
 SECTIONS = {
     "overview": "In one picture",
+    "cost": "Cost: how many accepted tokens does drift cost, and by which path?",
     "norms": "Norms: does the carried state grow, does one aux feature dominate?",
     "attention": "Attention: does it leave the sink and the prompt for the drafter's own tokens?",
     "acceptance": "Acceptance: how many drafted tokens survive?",
