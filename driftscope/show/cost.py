@@ -15,7 +15,7 @@ from driftscope.findings.verdict import bounds, figure
 
 LENGTHS = {
     "actual": "accepted as it drafts",
-    "undrifted": "undrifted: every row from real target features",
+    "undrifted": "undrifted: all of it real",
     "cost": "cost of drift",
 }
 FACTORS = {
@@ -23,10 +23,10 @@ FACTORS = {
     "state_direction": "  its direction",
     "state_rms": "  its size (RMS)",
     "pattern": "by where attention goes",
-    "values": "by the values of its own rows",
+    "values": "by its own rows' values",
 }
 WHY = {
-    "vocabulary": "token not in the draft vocabulary",
+    "vocabulary": "not in the draft vocabulary",
     "target_undecided": "the target itself is undecided",
     "drafter": "wrong without drift too",
     "state": "drift, mended by the state",
@@ -54,7 +54,7 @@ def _cost(cost: Mapping[str, Any]) -> Group:
     table = _table(["", "tokens", "95%", "alone", "last"])
     for name, label in LENGTHS.items():
         share = figure(cost, "share") if name == "cost" else None
-        told = f"{label}, {share:.0%} of the undrifted" if share is not None else label
+        told = f"{label}, {share:.0%} of that" if share is not None else label
         table.add_row(told, *_figure(cost, name, sign=name == "cost"))
     for name, label in FACTORS.items():
         if name in cost:
