@@ -27,10 +27,13 @@ from driftscope.figures.cost_sums import cost_sums
 from driftscope.probes.cost import PROBE
 from driftscope.runs.schema import ANCHORS
 from tests import heads, tiny
+from tests.closeness import assert_same
+from tests.double import SINGLE
 from tests.heads import HEADS
 from tests.plain_chain import Plain, grown_text
 from tests.test_blocks import CONFIG as BLOCK
 
+pytestmark = pytest.mark.numeric("double")
 DEPTH, HORIZON = 4, 6
 
 
@@ -86,7 +89,7 @@ def made_subject(
     length = len(text.token_ids)
     capture = Capture(
         prompt_id=prompt_id, category="test", token_ids=text.token_ids, prompt_length=text.prompt_length,
-        final=torch.zeros(length, drafter.config.target_hidden_size), boundaries={}, rms=torch.ones(4, length),
+        final=torch.zeros(length, drafter.config.target_hidden_size), boundaries={}, rms=torch.ones(4, length, dtype=SINGLE),
         near_tie=torch.zeros(length, dtype=torch.bool), loop=torch.zeros(length, dtype=torch.bool), stopped=False,
     )  # fmt: skip
     head = drafter.embed_tokens.weight
@@ -167,7 +170,7 @@ def test_rank_and_probability_are_those_of_the_real_row() -> None:
                 continue
             known += 1
             assert int(found.rank[index, step]) == 1 + int((logits > logits[places[token]]).sum())
-            assert float(found.prob[index, step]) == pytest.approx(float(logits.softmax(-1)[places[token]]), rel=1e-4)
+            assert_same(found.prob[index, step], logits.softmax(-1)[places[token]], size=1)
     assert 0 < known < found.rank.numel()
 
 
@@ -178,7 +181,7 @@ def test_chunks_change_nothing(name: str) -> None:
     for budget in (1, 60_000):
         parts = patched_chains(made_subject(drafter, budget=budget), DEPTH, split_state=True)
         assert torch.equal(parts.drafted, whole.drafted)
-        torch.testing.assert_close(parts.prob, whole.prob, equal_nan=True)
+        assert_same(parts.prob, whole.prob, size=1)
 
 
 BLOCKS = {
