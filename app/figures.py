@@ -16,6 +16,7 @@ from driftscope.show.charts.linked import linked
 from driftscope.show.charts.theme import BUCKET_NAMES
 from driftscope.show.frames import Runs
 from driftscope.show.gallery import clean, conditions, figures_table
+from driftscope.show.gallery.cost import cost_pictures
 from driftscope.show.gallery.picture import Picture, View
 from driftscope.show.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
 from driftscope.show.report.content import RunPart, comparison_of, comparison_pictures, run_parts
@@ -41,6 +42,11 @@ def view(runs: Runs, found: Onsets = ()) -> View:
 def overview(runs: Runs, found: Onsets) -> list[Drawn]:
     """The one picture."""
     return _drawn(clean.overview_pictures(view(runs, found)))
+
+
+def costs(runs: Runs, found: Onsets) -> list[Drawn]:
+    """What drift costs, where that was measured."""
+    return _drawn(cost_pictures(view(runs, found)))
 
 
 def norms(runs: Runs, unit: Any, mode: Any, feed: str) -> list[Drawn]:

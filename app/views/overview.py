@@ -64,7 +64,8 @@ def _run() -> None:
     st.title(entry.id, anchor=False)
     _verdict(part.verdict)
     _onsets(part)
-    drawn = computed(figures.overview, [entry], onsets_of([entry]))
+    marks = onsets_of([entry])
+    drawn = [*computed(figures.costs, [entry], marks), *computed(figures.overview, [entry], marks)]
     left, right = st.columns([5, 2], gap="medium")
     with left:
         for item in drawn:

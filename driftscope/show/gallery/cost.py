@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pandas as pd
+
 from driftscope.show.charts import cost
 from driftscope.show.frames.cost import budget, paths
 from driftscope.show.gallery.picture import INTERVALS, Picture, View
@@ -21,7 +23,7 @@ def cost_pictures(view: View) -> Iterator[Picture]:
             "Of the tokens that a chain drafts: those accepted, and those lost behind the first rejection, by its reason. Drift is "
             "the reason only where a row from real target features would have been right.",
             cost.budget(parts),
-            figures_table(parts.assign(part=parts["part"].map(cost.PARTS)), [], "part", form=".2f", counts=False),
+            _table(parts.assign(part=parts["part"].map(cost.PARTS)), "part", ".2f"),
         )
     if len(by_path):
         yield Picture(
@@ -31,5 +33,9 @@ def cost_pictures(view: View) -> Iterator[Picture]:
             "Accepted tokens that drift costs, in all and through the carried state, the attention rows and the values of the "
             f"chain's own rows (Shapley values, which sum to it); {INTERVALS}.",
             cost.paths(by_path),
-            figures_table(by_path.assign(path=by_path["path"].map(cost.PATHS)), [], "path", form="+.3f", counts=False),
+            _table(by_path.assign(path=by_path["path"].map(cost.PATHS)), "path", "+.3f"),
         )
+
+
+def _table(frame: pd.DataFrame, axis: str, form: str) -> pd.DataFrame:
+    return figures_table(frame.assign(unit="tokens per anchor"), [axis], "unit", form=form, counts=False)
