@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -111,15 +112,16 @@ def grown_text(drafter: Drafter, length: int = 22, prompt_length: int = 8, seed:
     """Random features; a `share` of the tokens of the continuation is what the row of their features drafts, so that chains get
     somewhere."""
     config = drafter.config
-    generator = torch.Generator().manual_seed(seed)
+    # NumPy's numbers are the same whatever torch's default dtype is.
+    generator = np.random.default_rng(seed)
     width = config.num_aux * config.target_hidden_size if config.feature_source == "aux" else config.target_hidden_size
-    features = torch.randn(length, width, generator=generator)
+    features = torch.from_numpy(generator.standard_normal((length, width))).to(torch.get_default_dtype())
     # Close to one another, so that the state which a chain carries is often good enough.
     features = features[:1] + 0.5 * features
-    ids = torch.randint(0, config.vocab_size, (length,), generator=generator)
+    ids = torch.from_numpy(generator.integers(0, config.vocab_size, length))
     text = Text(ids, prompt_length, features)
     plain = Plain(drafter, text, drafter.windows)
     for row in range(prompt_length - 2, length - 2):
-        if torch.rand(1, generator=generator) < share:
+        if generator.random() < share:
             ids[row + 2] = plain.real(row + 1)[row].drafted
     return text

@@ -15,6 +15,7 @@ from driftscope.captures.capture import Capture
 from driftscope.captures.state_checks import check_states
 from driftscope.chain.pair import load_pair
 from driftscope.errors import DriftscopeError
+from driftscope.measuring.measure import Prepared
 from driftscope.probes import chosen
 from driftscope.target.ends import TargetEnds
 from tests.audit import pair as planted
@@ -157,7 +158,7 @@ def test_a_probe_stops_before_the_run(monkeypatch: pytest.MonkeyPatch, records: 
     pair = load_pair(tmp_path / "d", planted.planted_target())
     held = broken(records, zero_tap)
     sources = [type("Source", (), {"capture": record})() for record in held]
-    monkeypatch.setattr(api, "take_captures", lambda *_, **__: (sources, {}))
+    monkeypatch.setattr(api, "take_captures", lambda *_, **__: Prepared(sources, {}, "auto"))
     with pytest.raises(DriftscopeError, match="boundary 4 is zero"):
         api.probe_pair(pair, out=tmp_path / "run", probes=chosen("norms"), audit=False)
     assert not (tmp_path / "run").exists()
