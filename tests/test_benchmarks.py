@@ -456,7 +456,7 @@ def test_the_nulls_of_a_small_pair(tiny: TinyPair, tmp_path: Path) -> None:
     import altair as alt
 
     prompts = tmp_path / "prompts.txt"
-    prompts.write_text("\n".join(f"{place} and {place * 7} are" for place in range(14)), encoding="utf-8")
+    prompts.write_text("\n\n".join(f"{place} and {place * 7} are" for place in range(14)), encoding="utf-8")
     result, every = displacement_null.benchmark([str(tiny.checkpoint)], str(tiny.target), prompts, 20, 0)
     (drafter,) = result["drafters"].values()
     assert drafter["prompts"] >= 12
