@@ -10,6 +10,7 @@ from driftscope.audit.texts import judge_texts
 from driftscope.captures.capture import Capture
 from driftscope.errors import DriftscopeError
 from driftscope.progress import ProgressReport
+from driftscope.stats.intervals import MIN_PROMPTS
 
 if TYPE_CHECKING:
     from driftscope.chain.pair import Pair
@@ -39,7 +40,7 @@ def keep_texts(run: Run, pair: Pair, captures: Sequence[Capture], progress: Prog
 def keep_control(run: Run, pair: Pair, captures: Sequence[Capture], progress: ProgressReport) -> None:
     """Measure the positive control and store it, unless the run has it already."""
     held = dict(run.info.trust or {})
-    if "control" in held:
+    if "control" in held or len(captures) < MIN_PROMPTS:
         return
     progress.message("positive control: does the drafter know these texts?")
     try:

@@ -191,9 +191,13 @@ def test_a_file_of_many_tensors_is_opened_once(tmp_path: Path) -> None:
 
 def test_states_that_shrink_as_none_do_are_not_read(ends: TargetEnds, tmp_path: Path) -> None:
     rows = 16_000
-    last, mask = torch.zeros(1, rows, 32, dtype=torch.float64), torch.arange(rows) > rows - 40
+    # One state throughout shrinks as zeros do, and one token throughout may have it.
+    last, mask = (
+        torch.arange(32.0, dtype=torch.float64).expand(1, rows, 32).contiguous(),
+        torch.arange(rows) > rows - 40,
+    )
     content = {"input_ids": torch.zeros(rows).long(), "hidden_state": last, "loss_mask": mask}
-    content["aux_hidden_state"] = last.repeat(1, 1, 4)
+    content["aux_hidden_state"] = torch.cat([last * factor for factor in (1, 2, 4, 8)], -1)
     # Noise makes room for what unpacks to a multiple.
     content["noise"] = torch.frombuffer(bytearray(os.urandom(350_000)), dtype=torch.uint8)
     buffer = io.BytesIO()
