@@ -41,14 +41,14 @@ from rich.console import Console
 from torch import nn
 from ways import Job
 
-from driftscope.cache import CaptureCache
-from driftscope.captures import capture
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import capture
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError
-from driftscope.features import needed_boundaries
-from driftscope.pair import Pair, load_pair
 from driftscope.probes import chosen
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.subject import Settings, Subject
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 GUARDED = ("norms", "noise", "pin")
 """Probes whose chains may not wait: plain ones and their sampling acceptance, comparisons, interventions."""

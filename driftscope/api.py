@@ -6,32 +6,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from driftscope.audit.kept import audited_boundaries, keep_short_audit
-from driftscope.cache import CaptureCache
-from driftscope.capture_folder import CaptureFolder, open_captures
-from driftscope.captured import about as about_captures
-from driftscope.captured import captured_sinks, captured_sources, check_probes, ends_of
-from driftscope.captures import Capture
-from driftscope.captures import capture as take
-from driftscope.dumps.formats import Ids, Last
-from driftscope.engine import choose_sinks, run_probes, take_captures
+from driftscope.audit.short_in_run import audited_boundaries, keep_short_audit
+from driftscope.audit.trusting import keep_control, keep_texts
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture
+from driftscope.captures.capture import capture as take
+from driftscope.captures.folder import CaptureFolder, open_captures
+from driftscope.captures.state_checks import check_states
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.pair import Pair, as_dtype, load_pair
+from driftscope.chain.prompt_chains import Settings
 from driftscope.errors import DriftscopeError, PromptError
-from driftscope.estimate import estimate, told
-from driftscope.features import needed_boundaries
-from driftscope.naming import fresh_run
-from driftscope.pair import Pair, as_dtype, load_pair
-from driftscope.placement import DeviceMap, be_deterministic
+from driftscope.from_engines.formats import Ids, Last
+from driftscope.measuring.captured_texts import about as about_captures
+from driftscope.measuring.captured_texts import captured_sinks, captured_sources, check_probes, ends_of
+from driftscope.measuring.estimate import estimate, told
+from driftscope.measuring.measure import choose_sinks, run_probes, take_captures
+from driftscope.measuring.ray import Job, check_installed, job_of, run_on_ray
+from driftscope.measuring.start import start_run
 from driftscope.probes import DEFAULT, Probe, chosen
 from driftscope.probes.base import applicable
 from driftscope.probes.options import configured
 from driftscope.progress import NullProgress, ProgressReport
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.ray_shards import Job, check_installed, job_of, run_on_ray
-from driftscope.run import Run
-from driftscope.starting import start_run
-from driftscope.subject import Settings
-from driftscope.target import Target, load_target
-from driftscope.target_ends import TargetEnds, load_target_ends
+from driftscope.runs.naming import fresh_run
+from driftscope.runs.run import Run
+from driftscope.target.ends import TargetEnds, load_target_ends
+from driftscope.target.model import Target, load_target
+from driftscope.target.placement import DeviceMap, be_deterministic
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
 
@@ -91,9 +93,9 @@ def capture(
     Without `source` the target continues the prompts, and layers are the boundaries to record beside the final state (None:
     those that `drafter` reads, else the published default). With it, states are read from a folder that vLLM, speculators,
     SpecForge or TorchSpec wrote, of the target only embedding, final norm and head are loaded, and layers are the ids that
-    the peer was given; see `driftscope.capturing.capture_from`. Raises a DriftscopeError of one line.
+    the peer was given; see `driftscope.from_engines.make.capture_from`. Raises a DriftscopeError of one line.
     """
-    from driftscope.capturing import capture_from, capture_with_target
+    from driftscope.from_engines.make import capture_from, capture_with_target
 
     report = progress or NullProgress()
     places: dict[str, Any] = {
@@ -180,7 +182,7 @@ def probe(
     `capture()`, whose texts are probed instead of prompts; of the target only embedding, final norm and head are loaded.
     device_map, drafter_device: as `load_pair` takes them. deterministic: only kernels whose results repeat bit for bit.
     audit: a short audit first (`driftscope.audit.short`), kept in the run with the finding that it makes.
-    shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.ray_shards`). Raises a DriftscopeError of one
+    shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.measuring.ray`). Raises a DriftscopeError of one
     line for whatever the user can mend; what was measured until then stays in the run folder.
     """
     report = progress or NullProgress()
@@ -315,11 +317,17 @@ def probe_pair(
             progress=report,
         )
     captures = [source.capture for source in sources]
+    check_states(captures)
     sinks = choose_sinks(pair, captures, sink)
-    settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
+    settings = Settings(
+        depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, spread=anchors is not None, seed=seed
+    )
     run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
-    if audit and all(record.greedy for record in captures):
+    told_nothing = keep_texts(run, pair, captures, report)
+    if audit and not told_nothing and all(record.greedy for record in captures):
         keep_short_audit(run, pair, captures, report)
+    if not told_nothing:
+        keep_control(run, pair, captures, report)
     begun = set(run.probes)
     new = [item for item in probes if item.shard not in begun]
     if any(item.name not in DEFAULT for item in new):

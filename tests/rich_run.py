@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.gallery import Picture, pictures
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show.gallery import Picture, pictures
 from tests.fake_run import Fake, meta, prompt_ids, tables
 
 AUX = (2, 5, 8)

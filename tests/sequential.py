@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
-from driftscope.baseline import PrefixPass, prefix_pass
-from driftscope.chain import Chain, Text, chain_inputs
+from driftscope.chain.baseline import PrefixPass
+from driftscope.chain.chain import Chain, Text, chain_inputs
+from driftscope.chain.measure import StepMeasure
+from driftscope.chain.observe import Measure, observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter import Drafter
-from driftscope.measure import StepMeasure
-from driftscope.observe import Measure, observe
 
 DEPTH, LENGTH = 4, 13
 Sites = dict[str, Tensor]

@@ -20,8 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks import naive
 from driftscope.api import probe
-from driftscope.pair import Pair
-from driftscope.prompts import Prompt, load_prompts
+from driftscope.chain.pair import Pair
+from driftscope.target.prompts import Prompt, load_prompts
 from tests import fake_run
 from tests.absent_device import DEVICE, put
 from tests.tiny_pair import CONFIG, TinyPair, save_pair

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import driftscope
-from driftscope import frames
 from driftscope.audit import audit
 from driftscope.checkpoints.save import save_checkpoint
 from driftscope.cli import app
@@ -18,10 +17,11 @@ from driftscope.commands.content import run_content
 from driftscope.compare import compare
 from driftscope.errors import CheckpointError, DriftscopeError
 from driftscope.findings import assess
+from driftscope.findings.verdict import verdict
 from driftscope.integrations import drift_metrics, training_capture
 from driftscope.progress import NullProgress
-from driftscope.run import Run
-from driftscope.verdict import verdict
+from driftscope.runs.run import Run
+from driftscope.show import frames
 from tests import tiny, tiny_pair
 from tests.test_summary_schema import errors
 from tests.tiny_pair import TinyPair

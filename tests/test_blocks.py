@@ -14,19 +14,20 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from driftscope.baseline import PrefixPass, prefix_pass
-from driftscope.block_chain import chain_of
-from driftscope.block_measure import BlockMeasure
-from driftscope.chain import Text, chain_inputs
+from driftscope.chain.baseline import PrefixPass
+from driftscope.chain.block import chain_of
+from driftscope.chain.block_measure import BlockMeasure
+from driftscope.chain.chain import Text, chain_inputs
+from driftscope.chain.interventions import Noise
+from driftscope.chain.measure import BUCKETS
+from driftscope.chain.observe import Measure, observe
+from driftscope.chain.prefix import prefix_pass
+from driftscope.chain.self_test import check_hooks
 from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.config import DrafterConfig, Rope
 from driftscope.drafter import Drafter, build_drafter
 from driftscope.drafter.attention import Window
 from driftscope.errors import DriftscopeError
-from driftscope.hooks import check_hooks
-from driftscope.interventions import Noise
-from driftscope.measure import BUCKETS
-from driftscope.observe import Measure, observe
 from tests import tiny
 from tests.support import of_golden
 from tests.test_parity import TOLERANCE, Golden

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from driftscope import captures as captures_module
-from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture, capture
+from driftscope.captures.capture import capture as captures_module
 from driftscope.errors import DriftscopeError, TargetError
-from driftscope.target import Target
+from driftscope.target.model import Target
 from tests.tiny_target import EOS, TinyPrompt, tiny_prompts, tiny_target
 
 PROMPTS = tiny_prompts(9, 3, 14, 1)

@@ -8,12 +8,12 @@ import nnsight
 import pytest
 import torch
 
-from driftscope.baseline import prefix_pass
-from driftscope.chain import Chain, chain_inputs
+from driftscope.chain.chain import Chain, chain_inputs
+from driftscope.chain.interventions import Noise
+from driftscope.chain.measure import BUCKETS, StepMeasure
+from driftscope.chain.observe import HookError, observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
-from driftscope.interventions import Noise
-from driftscope.measure import BUCKETS, StepMeasure
-from driftscope.observe import HookError, observe
 from tests import reference, tiny
 
 DEPTH = 5

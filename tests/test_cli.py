@@ -16,7 +16,7 @@ from driftscope.cli import app
 from driftscope.commands import options
 from driftscope.commands.guard import print_json
 from driftscope.errors import CheckpointError, DriftscopeError
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, write_fake_run
 
 RUNNER = CliRunner()
@@ -325,7 +325,7 @@ def test_probes_are_listed_with_their_questions(api: FakeApi) -> None:
 def test_the_cache_is_listed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from driftscope.cache import CacheKey, CaptureCache
+    from driftscope.captures.cache import CacheKey, CaptureCache
 
     monkeypatch.setenv("COLUMNS", "120")
     place = ["--cache-dir", str(tmp_path / "c")]

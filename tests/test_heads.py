@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import MtpModel
 
-from driftscope.chain import Chain
-from driftscope.checkpoints.decoder_layer import class_config
+from driftscope.chain.chain import Chain
+from driftscope.chain.self_test import check_hooks
+from driftscope.checkpoints.families.decoder_layer import class_config
 from driftscope.drafter import build_drafter
-from driftscope.hooks import check_hooks
 from tests import heads
 from tests.heads import HEADS, HIDDEN
 from tests.sequential import Run, Sites, chained, compare, made_text, measured, watch

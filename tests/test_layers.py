@@ -15,11 +15,11 @@ from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOss
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention, Qwen3NextRotaryEmbedding
 
-from driftscope.chain import Chain
+from driftscope.chain.chain import Chain
+from driftscope.chain.measure import BUCKETS
+from driftscope.chain.self_test import check_hooks
 from driftscope.checkpoints.config import DrafterConfig, Rope
 from driftscope.checkpoints.sizes import expected_shapes
-from driftscope.hooks import check_hooks
-from driftscope.measure import BUCKETS
 from tests import heads
 from tests.sequential import Run, Sites, chained, compare, made_text, measured
 from tests.support import of_layer

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from driftscope import packing
+from driftscope.drafter import onednn as packing
 from driftscope.drafter.linear import Linear
 
 

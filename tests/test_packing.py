@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from driftscope import packing
-from driftscope.packing import packed_products
+from driftscope.drafter import onednn as packing
+from driftscope.drafter.onednn import packed_products
 
 needs_onednn = pytest.mark.skipif(not packing.works(), reason="this torch has no oneDNN linear layer")
 

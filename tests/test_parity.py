@@ -14,12 +14,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from driftscope.baseline import prefix_pass
-from driftscope.chain import Chain, Text, chain_inputs
+from driftscope.chain.chain import Chain, Text, chain_inputs
+from driftscope.chain.observe import observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.checkpoints import open_checkpoint
 from driftscope.drafter import build_drafter
 from driftscope.drafter.attention import Window
-from driftscope.observe import observe
 from tests.support import of_golden
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.safetensors"))

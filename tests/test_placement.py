@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
+from driftscope.chain.chunks import chunked, with_budget
+from driftscope.chain.pair import load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError
-from driftscope.memory import chunked, with_budget
-from driftscope.pair import load_pair
-from driftscope.placement import execution_device
-from driftscope.prompts import TokenizedPrompt
-from driftscope.subject import Settings, Subject
-from driftscope.target import load_target
+from driftscope.target.model import load_target
+from driftscope.target.placement import execution_device
+from driftscope.target.prompts import TokenizedPrompt
 from tests import tiny_pair
 
 pytest.importorskip("accelerate")
@@ -83,7 +83,7 @@ def test_what_cannot_shrink_is_told_in_a_line() -> None:
 
 
 def test_chains_go_on_in_smaller_chunks(saved: tiny_pair.TinyPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from driftscope import observe
+    from driftscope.chain import observe
 
     pair = load_pair(saved.checkpoint, saved.target)
     prompt = TokenizedPrompt("a", "", tuple(range(3, 12)), "")

@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 
 from benchmarks import naive
-from driftscope.captures import Capture, capture
-from driftscope.checkpoints.aux_ids import default_boundaries
+from driftscope.captures.capture import Capture, capture
+from driftscope.chain.interventions import Noise
+from driftscope.chain.measure import BUCKETS, StepMeasure
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
+from driftscope.checkpoints.reading.aux_ids import default_boundaries
 from driftscope.drafter.norms import rms
-from driftscope.interventions import Noise
-from driftscope.measure import BUCKETS, StepMeasure
-from driftscope.pair import Pair, load_pair
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.rows import joint, match_matrix, to_numpy
+from driftscope.runs.rows import joint, match_matrix, to_numpy
 from driftscope.stats.acceptance import served_walk
-from driftscope.subject import Settings, Subject
-from driftscope.target import Target, load_target
+from driftscope.target.model import Target, load_target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 ROOT = Path(__file__).parents[1]
 TARGET = Path(os.environ.get("DRIFTSCOPE_TEST_TARGET", ROOT / "build" / "target"))

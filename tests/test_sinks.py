@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from driftscope.errors import TargetError
-from driftscope.sinks import detect_sinks, key_alpha, sinks_from_attention
+from driftscope.target.sinks import detect_sinks, key_alpha, sinks_from_attention
 from tests.tiny_target import EOS, tiny_target
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertLMHeadModel, GPT2Config, GPT2LMHeadModel
 
+from driftscope.captures.record import continue_greedily, record
 from driftscope.errors import TargetError
-from driftscope.recording import continue_greedily, record
-from driftscope.target import load_target, wrap_target
+from driftscope.target.model import load_target, wrap_target
 from tests.tiny_target import EOS, VOCAB, tiny_model, tiny_prompts, tiny_target, tiny_tokenizer
 
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -12,10 +12,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
+from driftscope.drafter.onednn import packed_products
 from driftscope.errors import TargetError
-from driftscope.packing import packed_products
-from driftscope.target import Target, load_target, wrap_target
+from driftscope.target.model import Target, load_target, wrap_target
 from tests.tiny_target import EOS, VOCAB, tiny_config, tiny_model, tiny_prompts, tiny_tokenizer
 
 LAYERS = 4

@@ -13,14 +13,14 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from driftscope import probe
-from driftscope.baseline import prefix_pass
-from driftscope.chain import Chain, chain_inputs
+from driftscope.chain.chain import Chain, chain_inputs
+from driftscope.chain.masses import heavy_keys
+from driftscope.chain.measure import BUCKETS, StepMeasure
+from driftscope.chain.observe import observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
-from driftscope.masses import heavy_keys
-from driftscope.measure import BUCKETS, StepMeasure
-from driftscope.observe import observe
-from driftscope.run import Run
-from driftscope.token_rows import key_buckets, pieces
+from driftscope.runs.run import Run
+from driftscope.runs.token_rows import key_buckets, pieces
 from tests import tiny
 from tests.tiny_pair import save_pair
 
@@ -124,7 +124,7 @@ def test_a_space_before_a_word_is_kept_where_decoding_drops_it() -> None:
 def test_without_a_tokenizer_there_are_no_pieces(run: Run) -> None:
     from types import SimpleNamespace
 
-    from driftscope.token_rows import token_rows
+    from driftscope.runs.token_rows import token_rows
 
     capture = SimpleNamespace(prompt_id="p", token_ids=torch.tensor([1, 2]))
     subject = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(tokenizer=None)), capture=capture)

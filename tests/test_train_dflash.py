@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from driftscope.baseline import prefix_pass
-from driftscope.block_chain import run_blocks
-from driftscope.chain import Text
+from driftscope.chain.block import run_blocks
+from driftscope.chain.chain import Text
+from driftscope.chain.prefix import prefix_pass
 from driftscope.checkpoints import open_state_dict
 from driftscope.drafter import build_drafter
 from driftscope.drafter.attention import Prefix

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from driftscope.target import Target, wrap_target
+from driftscope.target.model import Target, wrap_target
 
 VOCAB = 61
 EOS = 60

@@ -11,7 +11,7 @@ from rich.text import Text
 from driftscope.commands import options
 from driftscope.commands.content import run_content
 from driftscope.commands.guard import FAILED, Debug, fail, print_json, state
-from driftscope.commands.working import working
+from driftscope.commands.progress import working
 from driftscope.errors import DriftscopeError, RunError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -98,7 +98,7 @@ def probe(
         typer.Option(
             "--anchors",
             min=1,
-            help="Only the first N anchors of each prompt. [dim]Default: all.[/dim]",
+            help="Only N anchors of each prompt, evenly over its text. [dim]Default: all.[/dim]",
             rich_help_panel=MEASUREMENT,
         ),
     ] = None,
@@ -191,7 +191,7 @@ def probe(
     folder. Exit code 0: nothing found, 1: findings (`driftscope explain`; DS3xx are notes), 2: it could not be measured.
     """
     from driftscope.findings import assess, load, save
-    from driftscope.naming import fresh_run
+    from driftscope.runs.naming import fresh_run
 
     switches = options.overrides(aux, carry, rope_theta, settings)
     sinks = options.sink(sink)
@@ -248,7 +248,7 @@ def probe(
     if json:
         print_json(run_content(run, assessment, depth))
     else:
-        from driftscope.terminal import render_run, stdout_console
+        from driftscope.show.terminal import render_run, stdout_console
 
         console = stdout_console()
         render_run(run, console, depth, assessment=assessment)
@@ -263,7 +263,7 @@ def probe(
 
 def _folder(checkpoint: str, out: Path | None, resume: bool) -> Path:
     if out is None:
-        from driftscope.naming import short_name
+        from driftscope.runs.naming import short_name
 
         raise RunError(f"--resume needs -o: which run to go on with, for example -o runs/{short_name(checkpoint)}")
     if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):

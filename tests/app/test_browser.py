@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.app.conftest import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from driftscope import frames
 from driftscope.app import jobs
 from driftscope.compare import compare
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import frames
 from tests.app.conftest import MAIN, PAGES, charts, drawn, go, messages, words
 
 Start = Callable[..., AppTest]

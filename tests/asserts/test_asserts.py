@@ -26,7 +26,7 @@ from driftscope.asserts.bounds import Bound, Figure
 from driftscope.compare import CompareError
 from driftscope.errors import RunError
 from driftscope.findings.registry import UnknownCodeError
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from driftscope.stats.intervals import Interval
 from tests.fake_run import NO_DRIFT, Fake, prompt_ids, write_fake_run
 

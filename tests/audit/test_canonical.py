@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from driftscope.audit.batches import prepare
 from driftscope.audit.canonical import canonical
-from driftscope.audit.material import prepare
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
 from driftscope.checkpoints.config import Rope
 from tests import tiny
 from tests.tiny_target import VOCAB, tiny_prompts, tiny_target

@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 from benchmarks.twins import broken
 from driftscope import api
-from driftscope.audit import kept
+from driftscope.audit import short_in_run as kept
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import save_checkpoint
 from driftscope.cli import app
 from driftscope.commands.content import run_content
 from driftscope.findings import assess
-from driftscope.pair import load_pair
 from driftscope.probes import chosen
-from driftscope.run import Run
-from driftscope.terminal import render_run
+from driftscope.runs.run import Run
+from driftscope.show.terminal import render_run
 from tests.audit import pair as planted
 
 SMALL = {"max_new_tokens": 36, "depth": 2, "horizon": 8, "anchors": 4, "sink": "none"}

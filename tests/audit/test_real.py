@@ -14,16 +14,16 @@ import pytest
 
 from benchmarks.twins import BY_NAME, broken, fits
 from driftscope.audit import audit_captures, short_audit
+from driftscope.audit.batches import Material, prepare
 from driftscope.audit.decide import Limits
 from driftscope.audit.hypotheses import TargetFacts
-from driftscope.audit.material import Material, prepare
 from driftscope.audit.run import facts, plain_boundaries
 from driftscope.audit.setting import Setting
-from driftscope.captures import Capture, capture
+from driftscope.captures.capture import Capture, capture
+from driftscope.chain.pair import Pair, load_pair
 from driftscope.drafter import build_drafter
-from driftscope.pair import Pair, load_pair
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.target import Target, load_target
+from driftscope.target.model import Target, load_target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 from tests.test_real_pair import CHECKPOINTS, TARGET
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

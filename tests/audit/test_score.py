@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from driftscope.audit.material import DEPTH, LAGS, prepare
+from driftscope.audit.batches import DEPTH, LAGS, prepare
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
-from driftscope.baseline import prefix_pass
-from driftscope.captures import capture
-from driftscope.chain import Chain, chain_inputs
+from driftscope.captures.capture import capture
+from driftscope.chain.chain import Chain, chain_inputs
+from driftscope.chain.drafter_inputs import drafter_text
+from driftscope.chain.observe import observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
-from driftscope.features import drafter_text
-from driftscope.observe import observe
 from tests import tiny
 from tests.tiny_target import VOCAB, tiny_prompts, tiny_target
 

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from driftscope.api import probe
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
+from driftscope.chain.drafter_inputs import drafter_text
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints import open_checkpoint, open_state_dict
-from driftscope.checkpoints.padding import is_padding
+from driftscope.checkpoints.reading.padding import is_padding
 from driftscope.errors import CheckpointError, TargetError
-from driftscope.features import drafter_text
-from driftscope.pair import Pair, load_pair
-from driftscope.subject import Settings, Subject
 from tests import tiny_target
 from tests.checkpoints.layouts import EAGLE1, PLAIN, stored
 from tests.tiny_pair import CONFIG, TinyPair, save_pair

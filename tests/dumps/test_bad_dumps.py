@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from driftscope.api import capture
-from driftscope.captures import Capture
-from driftscope.dumps.files import held
+from driftscope.captures.capture import Capture
 from driftscope.errors import DriftscopeError
-from driftscope.target import load_target
-from driftscope.target_ends import TargetEnds
+from driftscope.from_engines.files import held
+from driftscope.target.ends import TargetEnds
+from driftscope.target.model import load_target
 from tests.dumps import writers
 from tests.tiny_pair import TinyPair
 

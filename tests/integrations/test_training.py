@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from driftscope.api import probe_pair
+from driftscope.chain.pair import load_pair
 from driftscope.errors import CheckpointError, PromptError, TargetError
 from driftscope.integrations import drift_metrics, training_capture
 from driftscope.integrations import training as module
 from driftscope.integrations.training import TrainingCapture
 from driftscope.integrations.undisturbed import undisturbed
-from driftscope.pair import load_pair
 from driftscope.probes import chosen
-from driftscope.target import Target
+from driftscope.target.model import Target
 from tests import tiny_pair, tiny_target
 from tests.integrations.live import LiveDrafter, live_drafter, stored, tiny_capture
 
@@ -209,8 +209,8 @@ def test_noise_finds_the_alpha_that_costs_half(held: TrainingCapture, monkeypatc
 
 
 def test_undisturbed_noise_is_that_of_the_clean_chains(held: TrainingCapture) -> None:
-    from driftscope.rows import joint
-    from driftscope.subject import Subject
+    from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.rows import joint
 
     with undisturbed(), module._pair(live_drafter(), held, None, None) as pair:
         for record in held.captures:

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
+from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.figures import depth_figures
 from driftscope.figures.depth import collapse
-from driftscope.pair import Pair
 from driftscope.probes.depth import DepthProbe
-from driftscope.schema import ANCHORS, HEADS
+from driftscope.runs.schema import ANCHORS, HEADS
 from tests.probes import planted
 
 SETTINGS = dataclasses.replace(planted.SETTINGS, depth=2, horizon=6)

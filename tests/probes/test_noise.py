@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import torch
 
+from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.figures import noise_figures
-from driftscope.pair import Pair
 from driftscope.probes.compare import Compare
 from driftscope.probes.noise import CLEAN, NoiseProbe, anchor_noise, stacked_noise
 from driftscope.probes.stacked import copy_of, first_anchors, stacked_anchors, stacked_chains
-from driftscope.schema import STEPS
+from driftscope.runs.schema import STEPS
 from tests.probes import planted
 
 PROMPTS = 12

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 import torch
 
+from driftscope.chain.pair import Pair
 from driftscope.drafter.norms import rms
 from driftscope.figures import pin_figures
-from driftscope.pair import Pair
 from driftscope.probes.pin import FREE, PINS, PROBE, pins, prompt_key_rms
-from driftscope.schema import HEADS, STEPS
+from driftscope.runs.schema import HEADS, STEPS
 from tests.probes import planted
 
 PROMPTS = 12
