@@ -32,7 +32,7 @@ from driftscope.runs.naming import fresh_run
 from driftscope.runs.run import Run
 from driftscope.target.ends import TargetEnds, load_target_ends
 from driftscope.target.model import Target, load_target
-from driftscope.target.placement import DeviceMap, be_deterministic
+from driftscope.target.placement import DeviceMap, be_deterministic, dtype_note
 from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
@@ -218,6 +218,8 @@ def probe(
         device_map=device_map,
         drafter_device=drafter_device,
     )
+    if note := dtype_note(dtype, pair.drafter.dtype, pair.drafter.device):
+        report.message(note)
     if chat_template is not None:
         pair.target.tokenizer.chat_template = read_template(Path(chat_template))
     job = None

@@ -17,6 +17,7 @@ from torch import Tensor
 from driftscope.chain.baseline import SINK_CANDIDATES, PrefixPass, chunk_rows, key_regions
 from driftscope.chain.block import run_blocks
 from driftscope.chain.chain import Text
+from driftscope.chain.room import USUAL
 from driftscope.drafter.attention import Prefix, Window
 from driftscope.drafter.block import BlockDrafter, context_keys
 
@@ -74,7 +75,7 @@ def block_pass(
     sinks: tuple[int, ...],
     horizon: int,
     rows: int | None = None,
-    budget: int = 256 << 20,
+    budget: int = USUAL,
 ) -> PrefixPass:
     """As `driftscope.chain.prefix.prefix_pass`; `alpha` is NaN, for blocks start at anchors only."""
     config, device = drafter.config, text.features.device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -14,16 +15,19 @@ BLOCK = 1 << 17
 """Logits that a CPU works on at a time, so that they and two tensors like them stay in its second cache."""
 
 
+@dataclass
 class LogitMeasure:
     """Callable: logits of a step and the text's tokens -> quantities with one entry per anchor. Keeps the memory that it works
     in, for fresh memory of this size costs as much as the work."""
 
-    def __init__(self, target_ids: Int[Tensor, " draft_vocab"], vocab_size: int) -> None:
-        self.target_ids = target_ids
-        self.draft_ids = torch.full((vocab_size,), -1, device=target_ids.device)
+    target_ids: Int[Tensor, " draft_vocab"]
+    vocab_size: int
+    room: Tensor | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.draft_ids = torch.full((self.vocab_size,), -1, device=self.target_ids.device)
         """Draft id of every target id, -1 outside the draft vocabulary."""
-        self.draft_ids[target_ids] = torch.arange(len(target_ids), device=target_ids.device)
-        self.room: Tensor | None = None
+        self.draft_ids[self.target_ids] = torch.arange(len(self.target_ids), device=self.target_ids.device)
 
     def __call__(self, logits: Float[Tensor, "anchor draft_vocab"], text: Int[Tensor, " anchor"]) -> dict[str, Tensor]:
         """`drafted`, `text`, `rank` (from 1; -1 for a token that cannot be drafted), `prob` (NaN there), `top_prob` and

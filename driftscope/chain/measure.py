@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,12 +65,7 @@ class StepMeasure:
     def __call__(self, step: int, rows: slice, values: dict[str, Tensor]) -> dict[str, Tensor]:
         anchors = self.anchors[rows]
         matched = self._matched(step, rows, anchors)
-        out: dict[str, Tensor] = {}
-        for name, value in values.items():
-            if name.endswith(".attention") or name == "logits":
-                continue
-            size = rms(value)
-            out[f"rms/{name}"] = size.mean(-1) if size.ndim == 2 else size
+        out = _sizes({name: v for name, v in values.items() if not (name.endswith(".attention") or name == "logits")})
         if "carry" in values:
             out.update(self._carry(step, rows, matched, values["carry"], out["rms/carry"]))
         out.update(self._updates(values, out))
@@ -124,6 +120,23 @@ class StepMeasure:
             "keys": bucket_keys(step, anchors, on_sink, self.counts),
             "head_entropy": torch.stack([attention_entropy(w) for w in weights], 1),
         }
+
+
+def _sizes(values: Mapping[str, Float[Tensor, "anchor *head width"]]) -> dict[str, Float[Tensor, " anchor"]]:
+    """`rms/{site}`, mean over the heads where there are some. Sites of one width are scaled at once, for at every step it is the
+    number of small operations that costs."""
+    made: dict[str, Tensor] = {}
+    for width in dict.fromkeys(value.shape[-1] for value in values.values()):
+        alike = {name: value for name, value in values.items() if value.shape[-1] == width}
+        first = next(iter(alike.values()))
+        norms = first.new_empty((len(alike), len(first)), dtype=torch.float32)
+        for row, value in zip(norms.unbind(), alike.values(), strict=True):
+            if value.ndim == 2:
+                torch.linalg.vector_norm(value, dim=-1, dtype=torch.float32, out=row)
+            else:
+                torch.mean(torch.linalg.vector_norm(value, dim=-1, dtype=torch.float32), -1, out=row)
+        made.update(zip(alike, norms.mul_(width**-0.5).unbind(), strict=True))
+    return {f"rms/{name}": made[name] for name in values}
 
 
 def cosine(a: Tensor, a_rms: Tensor, b: Tensor, b_rms: Tensor) -> Float[Tensor, " anchor"]:
