@@ -24,6 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from provenance import write_result  # noqa: E402
+
 from driftscope.app.library import PATHS, find_runs, signature  # noqa: E402
 from driftscope.runs.run import Run  # noqa: E402
 from tests.fake_run import Fake  # noqa: E402
@@ -63,7 +65,7 @@ def main() -> int:
     print(f"\nslower than {LIMIT:g} s: {', '.join(slow) or 'none'}")
     if arguments.json:
         told = {"runs": arguments.runs, "rows": rows, "limit": LIMIT, "seconds": seconds}
-        Path(arguments.json).write_text(json.dumps(told, indent=2) + "\n")
+        write_result(Path(arguments.json), told, indent=2)
     return int(bool(slow))
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from provenance import provenance
 from rich.console import Console
 from rich.table import Table
 from twins import BY_NAME, PAIRS, TWINS, broken, fits, weak
@@ -96,10 +97,14 @@ def main() -> None:
     shelf: Shelf | None = None
     material: Material | None = None
 
+    about = provenance()
+
     def keep(line: Line) -> None:
         results.append(line)
         partial_file = args.out.with_name(f".{args.out.name}.{os.getpid()}")
-        partial_file.write_text(json.dumps({"settings": settings(args), "audits": results}, indent=1) + "\n")
+        partial_file.write_text(
+            json.dumps({"provenance": about, "settings": settings(args), "audits": results}, indent=1) + "\n"
+        )
         partial_file.replace(args.out)
         what = " + ".join(line["planted"])
         named = "; ".join(f"{switch}: {alternative}" for _, switch, alternative in line["named"])

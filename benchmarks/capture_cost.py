@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import torch
 from measuring import Cost, caller, counted, device_argument, machine, measured
+from provenance import write_result
 from rich.console import Console
 from ways import Job, captured, opened
 
@@ -135,8 +135,7 @@ def main() -> None:
         print("capturing, ours and plain", file=sys.stderr)
         result = benchmark(job)
     print_report(result, Console())
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(given.out, result, threads=given.threads, device=given.device)
 
 
 if __name__ == "__main__":

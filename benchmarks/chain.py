@@ -11,18 +11,18 @@ Three ways to the same numbers (carry RMS, bucket masses, drafted tokens), on a 
 
 They must agree before a time is printed, so that all are in float32. Warm: the texts and the target's states are there, as
 they are for every drafter after the first. Cold: getting them is included; for the loops with the target's generate() and
-one forward that returns all states. Times are medians; peak memory is what comes on top of the loaded pair. Then, what
-recording costs: the chain bare, with plain forward hooks that do the same reductions, and with nnsight.
+one forward a text that returns all states, both over the same batches as ours and, for scripts that do not batch, a prompt
+at a time. Times are medians; peak memory is what comes on top of the loaded pair. Then, what recording costs: the chain
+bare, with nnsight and nothing reduced, with plain forward hooks that do all reductions, and with nnsight and all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ import naive
 import torch
 from measuring import Cost, caller, device_argument, in_turn, machine, measured
 from naive import Numbers
+from provenance import write_result
 from rich.console import Console
 from rich.table import Table
 from ways import (
@@ -51,6 +52,8 @@ from ways import (
 from driftscope.chain.prompt_chains import Subject
 from driftscope.errors import DriftscopeError
 
+BATCH = 16
+"""Prompts that are continued at once, as `capture` does."""
 REPEATS = {"eager": 1, "cached": 3, "ours": 5}
 
 
@@ -60,24 +63,31 @@ def capturing(job: Job) -> dict[str, Any]:
     captures = captured(job, pair, prompts)
     if not captures:
         raise DriftscopeError(f"no continuation is longer than the depth of {job.depth}; raise --max-new-tokens")
-    texts: list[torch.Tensor] = []
+    # In our order, so that a batch holds and sums the same.
+    ordered = sorted(prompts, key=lambda prompt: -len(prompt.token_ids))
+    texts: dict[str, torch.Tensor] = {}
 
-    def plain() -> None:
-        boundaries = pair.config.aux_boundaries or ()
-        for prompt in prompts:
-            ids, _ = naive.plain_capture(
-                pair.target.model, prompt.token_ids, job.max_new_tokens, boundaries, pair.target.eos_ids
-            )
-            texts.append(ids.cpu())
+    def plain(at_once: int) -> Callable[[], None]:
+        def run() -> None:
+            for start in range(0, len(ordered), at_once):
+                batch = ordered[start : start + at_once]
+                made = naive.plain_captures(
+                    pair.target.model,
+                    [prompt.token_ids for prompt in batch],
+                    job.max_new_tokens,
+                    pair.config.aux_boundaries or (),
+                    pair.target.eos_ids,
+                )
+                texts.update({prompt.id: ids.cpu() for prompt, (ids, _) in zip(batch, made, strict=True)})
 
-    script = measured(plain, device=job.device)
-    ours = measured(lambda: captured(job, pair, prompts, cached=False), device=job.device)
-    by_id = {prompt.id: ids for prompt, ids in zip(prompts, texts, strict=True)}
-    same = sum(torch.equal(record.token_ids, by_id[record.prompt_id]) for record in captures)
+        return run
+
+    costs = {"singly": measured(plain(1), device=job.device), "batched": measured(plain(BATCH), device=job.device)}
+    costs["ours"] = measured(lambda: captured(job, pair, prompts, cached=False), device=job.device)
+    same = sum(torch.equal(record.token_ids, texts[record.prompt_id]) for record in captures)
     lengths = [record.length for record in captures]
     return {
-        "script": script,
-        "ours": ours,
+        "costs": costs,
         "same_texts": same,
         "prompts": len(captures),
         "anchors": sum(len(subject.anchors) for subject in subjects(job, pair, captures)),
@@ -105,11 +115,13 @@ def running(job: Job, way: str) -> tuple[Cost, list[Numbers]]:
 
 
 def recording(job: Job, rounds: int = 7) -> dict[str, float]:
-    """Seconds of the chains of all prompts, prefix pass excluded: `bare`, with plain `hooks`, with `nnsight`."""
+    """Seconds of the chains of all prompts, prefix pass excluded: `bare`, nnsight with every site handed out and `nothing`
+    reduced, plain `hooks` and `nnsight` with all reductions."""
     pair, prompts = opened(job)
     prepared = subjects(job, pair, captured(job, pair, prompts))
     ways: dict[str, Callable[[Subject], object]] = {
         "bare": bare_chain,
+        "nothing": lambda subject: subject.chains("drafted", measure=unread, sites=subject.pair.drafter.step_sites),
         "hooks": hooked_chain,
         "nnsight": lambda subject: subject.chains("drafted"),
     }
@@ -137,7 +149,6 @@ def benchmark(job: Job, say: Callable[[str], None]) -> dict[str, Any]:
     agreed = {way: agreement(made["ours"], made[way]) for way in LOOPS}
     say("recording")
     seconds = call(recording, job)
-    prepare = {way: capture_cost["ours" if way == "ours" else "script"] for way in costs}
     return {
         "checkpoint": job.checkpoint,
         "settings": {name: getattr(job, name) for name in ("anchors", "depth", "max_new_tokens", "threads")},
@@ -148,22 +159,28 @@ def benchmark(job: Job, say: Callable[[str], None]) -> dict[str, Any]:
         "machine": machine(job.device),
         "agreement": agreed,
         "warm": {way: asdict(cost) for way, cost in costs.items()},
-        "capture": {"script": asdict(capture_cost["script"]), "ours": asdict(capture_cost["ours"])},
-        "cold": {
-            way: {
-                "wall": cost.wall + prepare[way].wall,
-                "cpu": cost.cpu + prepare[way].cpu,
-                "peak": max(cost.peak, prepare[way].peak),
-            }
-            for way, cost in costs.items()
-        },
+        "capture": {name: asdict(cost) for name, cost in capture_cost["costs"].items()},
+        "cold": {way: asdict(cold(cost, capture_cost["costs"], way)) for way, cost in costs.items()},
+        "cold_singly": {way: asdict(cold(costs[way], capture_cost["costs"], "singly")) for way in LOOPS},
         "recording": {
             **seconds,
+            "nothing_ratio": seconds["nothing"] / seconds["bare"],
             "hooks_ratio": seconds["hooks"] / seconds["bare"],
             "nnsight_ratio": seconds["nnsight"] / seconds["bare"],
             "nnsight_share": (seconds["nnsight"] - seconds["hooks"]) / seconds["nnsight"],
         },
     }
+
+
+def cold(warm: Cost, capture: Mapping[str, Cost], way: str) -> Cost:
+    """With the texts and states, as `capture` has them for that way; a script's in batches unless `singly` is asked."""
+    texts = capture.get(way, capture["batched"])
+    return Cost(warm.wall + texts.wall, warm.cpu + texts.cpu, max(warm.peak, texts.peak))
+
+
+def unread(step: int, rows: slice, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Reduces nothing; observe() wants a quantity."""
+    return {"first": values["logits"][:, 0]}
 
 
 def print_report(result: dict[str, Any], console: Console) -> None:
@@ -180,20 +197,25 @@ def print_report(result: dict[str, Any], console: Console) -> None:
             f"ours = {way}: carry RMS within {seen['carry_rms_relative']:.1e}, masses within {seen['mass_absolute']:.1e}, "
             f"drafted tokens equal ({seen['near_ties']} near ties)"
         )
-    for state in ("warm", "cold"):
-        table = Table(title=f"{state} ({'capture cached' if state == 'warm' else 'capture included'})")
+    titles = {
+        "warm": "warm (capture cached)",
+        "cold": "cold (capture included, in batches)",
+        "cold_singly": "cold (capture included, the loops' a prompt at a time)",
+    }
+    for state, title in titles.items():
+        table = Table(title=title)
         for name in ("way", *(f"{kind} s" for kind in kinds.values()), "peak MiB",
                      *(f"{kind}: times ours" for kind in kinds.values())):  # fmt: skip
             table.add_column(name, justify="left" if name == "way" else "right")
-        ours = result[state]["ours"]
+        ours = result["warm" if state == "warm" else "cold"]["ours"]
         for way, cost in result[state].items():
             ratios = (f"{cost[name] / ours[name]:.1f}" if ours[name] else "" for name in kinds)
             table.add_row(way, *(f"{cost[name]:.2f}" for name in kinds), f"{cost['peak']:.0f}", *ratios)
         console.print(table)
     seen = result["recording"]
     console.print(
-        f"recording: bare chain {seen['bare']:.2f} s, plain hooks {seen['hooks_ratio']:.2f}x, "
-        f"nnsight {seen['nnsight_ratio']:.2f}x ({seen['nnsight_share']:.0%} of it is nnsight's own)"
+        f"recording: bare chain {seen['bare']:.2f} s, nnsight alone {seen['nothing_ratio']:.2f}x, plain hooks "
+        f"{seen['hooks_ratio']:.2f}x, nnsight {seen['nnsight_ratio']:.2f}x ({seen['nnsight_share']:.0%} of it is nnsight's own)"
     )
 
 
@@ -222,8 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except DriftscopeError as error:
             sys.exit(f"error: {error}")
     print_report(result, console)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(given.out, result, threads=given.threads, device=given.device)
     console.print(f"written to {given.out}")
 
 

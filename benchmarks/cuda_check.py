@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from agreeing import (
     recorded_again,
 )
 from measuring import machine, on_cuda
+from provenance import write_result
 from rich.console import Console
 from torch import nn
 from ways import Job
@@ -223,8 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def keep(result: dict[str, Any]) -> None:
         if given.out:
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            given.out.write_text(json.dumps(result, indent=1) + "\n")
+            write_result(given.out, result, device=given.device, seeds=[0])
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)

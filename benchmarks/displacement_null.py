@@ -17,7 +17,6 @@ drafting stands beside it.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import subprocess
 import sys
@@ -32,6 +31,7 @@ import pandas as pd
 import torch
 from measuring import machine
 from numpy.typing import NDArray
+from provenance import write_result
 
 from driftscope import stats
 from driftscope.captures.cache import CaptureCache
@@ -249,8 +249,7 @@ def main() -> None:
     result, every = benchmark(given.checkpoints, given.target, given.prompts, given.draws, given.seed)
     for name, value in result["limits"].items():
         print(f"{name}: limit {value:g}")
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(given.out, result, seeds=[given.seed])
     if given.picture is not None:
         save(picture(result, every), given.picture)
 

@@ -9,7 +9,6 @@ The texts are captured and their prefix passes made beforehand: both ways need t
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 from measuring import counted, device_argument, machine, measured
+from provenance import write_result
 
 from driftscope.api import capture_prompts, load_pair
 from driftscope.captures.capture import long_enough
@@ -84,8 +84,7 @@ def main() -> None:
         parser.error("--prompts, --threads and --repeats must be at least 1")
     how = {"prompts": given.prompts, "threads": given.threads, "repeats": given.repeats, "device": given.device}
     found = benchmark(given.checkpoint, given.target, **how)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_result(given.out, found, threads=given.threads, device=given.device)
     for name, worth in found["clean_chains"].items():
         print(f"{name}: {found['seconds_per_prompt'][name]:.3f} s a prompt, {worth:.1f} clean chains")
 

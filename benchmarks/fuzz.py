@@ -34,6 +34,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 
 from hostile import MAKERS, MARK, Stock  # noqa: E402
 from hostile.readers import READ, sound  # noqa: E402
+from provenance import write_result  # noqa: E402
 
 MIB = 2**20
 SPARE = 100 * MIB
@@ -246,7 +247,7 @@ def main() -> int:
     result = {**kept.about, **summary(kept.results)}
     print(json.dumps(result, indent=1))
     if given.out:
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+        write_result(given.out, result, seeds=[given.seed])
         kept.file.unlink()
     return bool(result["problems"])
 

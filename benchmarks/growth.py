@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ import numpy as np
 import torch
 from made_up import Place, Size, subject
 from measuring import MIB, Cost, caller, counted, device_argument, in_turn, machine, measured, on_cuda
+from provenance import write_result
 from rich.console import Console
 from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
@@ -212,8 +212,7 @@ def main() -> None:
     varied = ON_CUDA if on_cuda(given.device) else VARIED
     result = benchmark(place, varied, lambda text: print(text, file=sys.stderr))
     print_report(result, Console())
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(given.out, result, threads=given.threads, device=given.device, seeds=[0])
 
 
 if __name__ == "__main__":

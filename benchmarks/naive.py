@@ -5,7 +5,7 @@ Nothing here uses driftscope's drafter, so that agreement means something; the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -262,22 +262,33 @@ def probe_cached(
 
 
 @torch.no_grad()
-def plain_capture(
-    model: Any, prompt_ids: Iterable[int], max_new_tokens: int, boundaries: Iterable[int], eos_ids: Iterable[int]
-) -> tuple[Tensor, Tensor]:
-    """Token ids and features of one prompt, as a script gets them: generate, then a forward that returns all states.
+def plain_captures(
+    model: Any, prompts: Sequence[Sequence[int]], max_new_tokens: int, boundaries: Iterable[int], eos_ids: Iterable[int]
+) -> list[tuple[Tensor, Tensor]]:
+    """Token ids and features of prompts, as a script gets them: one generate over all, padded on the left, then a forward a
+    text that returns all states. A single prompt is a batch of one.
 
     boundaries: below the number of layers, since transformers returns the last state after the final norm.
     """
-    prompt = torch.tensor([list(prompt_ids)], device=model.device)
-    eos = sorted(eos_ids)
-    text = model.generate(
-        input_ids=prompt,
-        attention_mask=torch.ones_like(prompt),
+    eos, longest = sorted(eos_ids), max(map(len, prompts))
+    ids = torch.full((len(prompts), longest), eos[0] if eos else 0)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(list(prompt))
+        mask[row, longest - len(prompt) :] = 1
+    made = model.generate(
+        input_ids=ids.to(model.device),
+        attention_mask=mask.to(model.device),
         do_sample=False,
         max_new_tokens=max_new_tokens,
         eos_token_id=eos or None,
         pad_token_id=eos[0] if eos else 0,
     )
-    states = model(input_ids=text, use_cache=False, output_hidden_states=True).hidden_states
-    return text[0], torch.cat([states[b][0] for b in boundaries], -1)
+    found = []
+    for prompt, row in zip(prompts, made, strict=True):
+        said = row[longest:].tolist()
+        said = said[: next((place + 1 for place, token in enumerate(said) if token in eos), len(said))]
+        text = torch.tensor([[*prompt, *said]], device=model.device)
+        states = model(input_ids=text, use_cache=False, output_hidden_states=True).hidden_states
+        found.append((text[0], torch.cat([states[b][0] for b in boundaries], -1)))
+    return found

@@ -15,6 +15,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 
+from driftscope.chain.room import USUAL
 from driftscope.checkpoints.config import DrafterConfig, Rope
 from driftscope.checkpoints.sizes import expected_shapes
 
@@ -184,7 +185,7 @@ def plan(target: Moe, config: DrafterConfig, work: Work, machine: Machine) -> li
     weights = 2.0 * drafter_weights(config)
     # All captures; of one text at a time keys and values, features, a chunk of scores, and the logits of 256 rows.
     held = folder + work.tokens * (row_bytes(config, 2) + 2 * (states + 1) * target.hidden)
-    held += (256 << 20) + 256 * 4 * target.vocab
+    held += USUAL + 256 * 4 * target.vocab
     prefix = chain_flops(config, work.prompts * work.tokens, work.tokens / 2)
     prefix -= 2.0 * config.hidden_size * config.draft_vocab_size * work.prompts * work.tokens
     steps = chain_flops(config, work.prompts * work.anchors * work.depth * work.sets, work.tokens * 0.75)

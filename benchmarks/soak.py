@@ -35,6 +35,8 @@ from safetensors.torch import load_file
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from provenance import write_result  # noqa: E402
+
 from driftscope.errors import DriftscopeError  # noqa: E402
 from driftscope.runs.run import Run  # noqa: E402
 from driftscope.runs.schema import TABLES  # noqa: E402
@@ -269,8 +271,7 @@ def main() -> int:
     result: dict[str, Any] = {**vars(outcome), "cpu_seconds": cpu}
     print(json.dumps(result, indent=1))
     if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+        write_result(given.out, result, seeds=[given.seed])
     return bool(outcome.problems)
 
 

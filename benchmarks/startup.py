@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import resource
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from provenance import write_result
 from rich.console import Console
 
 from driftscope.progress import NullProgress
@@ -86,8 +86,7 @@ def main() -> None:
     result = {"help": help_cost(), "first_figure": first_figure(given.checkpoint, given.target)}
     for name, cost in result.items():
         Console().print(f"{name}: {cost['wall']:.2f} s, {cost['cpu']:.2f} CPU s (goal {cost['goal']} s)")
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(given.out, result)
 
 
 if __name__ == "__main__":

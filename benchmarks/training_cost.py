@@ -9,7 +9,6 @@ the cost; its own time is told beside it.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from provenance import write_result
 
 from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import DriftscopeError
@@ -96,8 +96,7 @@ def main() -> None:
             f"{cost['cpu']:.2f} s of CPU time"
         )
     print(f"goal for the example pair on two cores: {GOAL:g} s")
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_result(given.out, result, threads=given.threads, device=result["device"], seeds=[0])
     print(f"written to {given.out}")
 
 

@@ -23,6 +23,8 @@ READERS = {
     "report": "`compare` and `report`",
 }
 
+BARE = 1.15
+"""Times the bare chain that recording was meant to cost."""
 LEAST = 16
 """MiB below which memory that was reserved before hides how it grows."""
 
@@ -56,6 +58,9 @@ def cost_page() -> str:
         "chain": _chain,
         "capture_cost": _capture,
         "growth": _growth,
+        "longest": _longest,
+        "arithmetic": _arithmetic,
+        "half_precision": _half_precision,
         "drift_cost": _drift_cost,
         "training_cost": _training,
         "startup": _startup,
@@ -69,9 +74,12 @@ def cost_page() -> str:
             parts += make(found)
     parts += [
         "## On a CUDA device",
-        "`benchmarks/chain.py`, `growth.py` and `capture_cost.py` take `--device cuda`; wall seconds count there, and memory is the"
-        " device's. `python benchmarks/cuda_check.py` tells in under six minutes whether a machine measures what a CPU measures in"
-        " float32, also with target and drafter on different devices, how bfloat16 and float16 move growth and acceptance, that"
+        "`benchmarks/chain.py`, `growth.py` and `capture_cost.py` take `--device cuda`; wall seconds count"
+        " there, and memory is the"
+        " device's. `python benchmarks/cuda_check.py` tells in under six minutes whether a machine measures what"
+        " a CPU measures in"
+        " float32, also with target and drafter on different devices, how bfloat16 and float16 move growth and"
+        " acceptance, that"
         " nothing in a chain waits for the device, that `--deterministic` repeats bit for bit, and what all that costs, in"
         " reduced sizes. No figure of a CUDA device is on this page.",
     ]
@@ -87,7 +95,7 @@ def _chain(found: dict[str, Any]) -> list[str]:
     settings = found["settings"]
     rows = []
     for way, about in WAYS.items():
-        warm, cold = found["warm"][way], found["cold"][way]
+        warm, cold, singly = found["warm"][way], found["cold"][way], found["cold_singly"].get(way)
         ours_warm, ours_cold = found["warm"]["ours"], found["cold"]["ours"]
         rows.append(
             [
@@ -96,6 +104,7 @@ def _chain(found: dict[str, Any]) -> list[str]:
                 f"{warm['cpu'] / ours_warm['cpu']:.1f}x",
                 f"{cold['cpu']:.1f}",
                 f"{cold['cpu'] / ours_cold['cpu']:.1f}x",
+                *([f"{singly['cpu']:.1f}", f"{singly['cpu'] / ours_cold['cpu']:.1f}x"] if singly else ["", ""]),
                 f"{warm['peak']:.0f}",
             ]
         )
@@ -104,10 +113,22 @@ def _chain(found: dict[str, Any]) -> list[str]:
         "## Against a loop over the anchors",
         f"{found['prompts']} prompts, {found['chains']} chains of {settings['depth']} steps, {found['mean_text_length']:.0f}"
         f" tokens a text, {settings['threads']} thread. Warm: the target's states are there already, as they are for every"
-        " drafter after the first. Cold: getting them is included.",
-        _table(["way", "warm, CPU s", "warm", "cold, CPU s", "cold", "peak MiB"], rows),
-        f"Recording every site costs {seen['nnsight_ratio']:.2f} times the bare chain; plain forward hooks with the same"
-        f" reductions {seen['hooks_ratio']:.2f} times.",
+        " drafter after the first. Cold: getting them is included, with transformers' `generate` over the same"
+        " batches as ours and"
+        " one forward a text; *singly* is the same for a script that continues one prompt at a time.",
+        _table(
+            ["way", "warm, CPU s", "warm", "cold, CPU s", "cold", "cold singly, CPU s", "cold singly", "peak MiB"], rows
+        ),
+        f"Recording every site costs {seen['nnsight_ratio']:.2f} times the bare chain ({BARE:g} was aimed at). nnsight that"
+        f" hands out every site and reduces nothing already costs {seen['nothing_ratio']:.2f} times; plain"
+        " forward hooks with all"
+        f" reductions cost {seen['hooks_ratio']:.2f} times. At this width the rest cannot be had: a step reads"
+        " every site once more, makes"
+        " one softmax over the draft vocabulary and some 150 operations on tensors of a few thousand numbers,"
+        " where handing out an"
+        " operation costs as much as the work, while the chain itself is a dozen products. What is bounded is"
+        " the share: it falls with"
+        " the width, see below.",
     ]
 
 
@@ -115,7 +136,8 @@ def _capture(found: dict[str, Any]) -> list[str]:
     return [
         "## The target's side",
         f"Continuation and recording of {found['prompts']} prompts ({found['tokens']} tokens) take"
-        f" {found['cpu_ratio']:.2f} times the CPU time of transformers' `generate` and one plain forward over the same texts.",
+        f" {found['cpu_ratio']:.2f} times the CPU time of transformers' `generate` and one plain forward over the"
+        " same texts.",
     ]
 
 
@@ -129,7 +151,8 @@ def _drift_cost(found: dict[str, Any]) -> list[str]:
     rows = [[about, f"{seconds[name]:.2f}", f"{worth[name]:.1f}"] for name, about in names.items()]
     return [
         "## The probe cost",
-        f"{found['prompts']} prompts of {found['anchors']:.0f} anchors, {found['depth']} steps, {found['threads']} thread. One"
+        f"{found['prompts']} prompts of {found['anchors']:.0f} anchors, {found['depth']} steps,"
+        f" {found['threads']} thread. One"
         f" set of undisturbed chains, all sites read, takes {seconds['clean']:.2f} CPU seconds a prompt; the goal is under"
         f" {found['goal']:g} of them.",
         _table(["patched chains of", "CPU s a prompt", "clean chains' worth"], rows),
@@ -156,16 +179,108 @@ def _growth(found: dict[str, Any]) -> list[str]:
     return [
         "## How it grows",
         "Prefix pass and observed chains of one text, one size varied at a time from"
-        f" {base['text']} tokens, {base['anchors']} anchors, {base['depth']} steps, {base['heads']} heads. The exponent is that"
+        f" {base['text']} tokens, {base['anchors']} anchors, {base['depth']} steps, {base['heads']} heads. The"
+        " exponent is that"
         " of a power law through the larger half of the points.",
         _table(["varied", "over", "CPU s", "exponent", "peak MiB above the drafter", "exponent"], rows),
         "Observing every site reduces what passes: work that grows with the width, while the chains' grows with its square. "
         + ", ".join(f"{64 * int(heads)} wide: {ratio:.2f}x" for heads, ratio in recording.items())
         + " the bare chains.",
         f"The chains do {limit['chain_gflop_per_second']:.0f} GFLOP a CPU second, {limit['share']:.0%} of what one large"
-        f" matrix product does there ({limit['product_gflop_per_second']:.0f}); the rest goes into attention, norms and softmax,"
-        " which move more than they multiply. On a CPU the drafter's float32 weights are kept in the blocked layout of torch's"
-        " oneDNN too, a copy as large as they are.",
+        f" matrix product does there ({limit['product_gflop_per_second']:.0f}); the rest goes into attention,"
+        " norms and softmax,"
+        " which move more than they multiply. Memory grows faster with the text than time: scores of all rows"
+        " with all keys are held"
+        " until a chunk is full, a sixteenth of what the device has free, at most 256 MiB on a CPU. No figure"
+        " depends on the chunks.",
+    ]
+
+
+def _longest(found: dict[str, Any]) -> list[str]:
+    capture, probe = found["capture"], found["probe"]
+    return [
+        "## At the longest text",
+        f"One text of {found['tokens']} tokens, all that the target's context holds, {found['chains']} chains of"
+        f" {found['depth']} steps with"
+        f" every site read: {capture['cpu']:.0f} CPU s and {capture['peak']:.0f} MiB above the loaded pair for"
+        " the target's continuation"
+        f" and recording, then {probe['cpu']:.1f} CPU s and {probe['peak']:.0f} MiB for each drafter (prefix pass"
+        " and chains).",
+    ]
+
+
+def _arithmetic(found: dict[str, Any]) -> list[str]:
+    parts = [
+        "## Packed weights, and bfloat16",
+        "Products of the linear layers with weights kept in the blocked layout of torch's oneDNN (packed, a copy"
+        " as large as they are), and"
+        " without; in float32 and bfloat16, on the CPU as it is and with the instructions of a smaller one. A"
+        " CPU without instructions"
+        " for bfloat16 multiplies it in float32; *as stored* is what torch does by itself. Chains over states"
+        " that are there, and a capture;"
+        f" {found['settings']['prompts']} prompts.",
+    ]
+    rows = []
+    for seen in found["capabilities"].values():
+        for way, warm in seen["warm"].items():
+            cold = seen["cold"].get(way)
+            base = {state: seen[state]["float32, packed"] for state in ("warm", "cold")}
+            rows.append(
+                [
+                    seen["vectors"],
+                    way,
+                    f"{warm:.2f}",
+                    f"{warm / base['warm']:.2f}x",
+                    *(["", ""] if cold is None else [f"{cold:.1f}", f"{cold / base['cold']:.2f}x"]),
+                ]
+            )
+    own = found["capabilities"]["own"]
+    parts.append(_table(["instructions", "products", "chains, CPU s", "chains", "capture, CPU s", "capture"], rows))
+    parts.append(
+        f"Products take {own['product_share']:.0%} of the chains' time in float32, so that products without any"
+        " cost would make chains"
+        f" {1 / (1 - own['product_share']):.1f} times as fast at most: attention, norms, softmax and recording"
+        " are in float32 whatever the"
+        " dtype. "
+        + (
+            f"Measured with {', '.join(own['bfloat16_instructions'])}."
+            if own["bfloat16_instructions"]
+            else "On CPUs with bfloat16 instructions (AMX, AVX512-BF16) weights are packed in bfloat16; how fast that is was not"
+            " measured, for want of such a CPU."
+        )
+    )
+    return parts
+
+
+def _half_precision(found: dict[str, Any]) -> list[str]:
+    names = {"float32": "float32", "bfloat16": "bfloat16", "bfloat16_same_texts": "bfloat16, float32's texts"}
+    rows = [
+        [
+            drafter,
+            about,
+            *(f"{told[name][figure]:.3f}" for figure in ("growth", "accepted", "served", "self_generated")),
+            f"{told[name]['near_ties']:.2%}",
+        ]
+        for drafter, told in found["drafters"].items()
+        for name, about in names.items()
+    ]
+    texts = "; ".join(
+        f"{drafter}: {told['same_texts']} of {told['prompts']} texts are the same, and they part after"
+        f" {told['tokens_before_they_part']:.0f} tokens on average"
+        for drafter, told in found["drafters"].items()
+    )
+    return [
+        "## What bfloat16 changes in the figures",
+        f"{found['settings']['prompts']} prompts, {found['settings']['depth']} steps. The target writes other"
+        " texts in bfloat16 where"
+        f" two tokens are nearly tied ({texts}). The third row of each drafter reads the texts that float32 wrote, so that"
+        " what differs there is arithmetic alone. A near tie is a token of the text that the recording forward"
+        " does not put first.",
+        _table(
+            ["drafter", "numbers", "growth", "accepted, all anchors", "served", "self-generated mass", "near ties"],
+            rows,
+        ),
+        "The default on a CPU is float32. Compare runs of one dtype only.",
     ]
 
 
@@ -196,8 +311,10 @@ def _dashboard(found: dict[str, Any]) -> list[str]:
     return [
         "## The dashboard",
         f"With {found['runs']} runs in the library, of the script without a browser: opening a run of"
-        f" {found['rows'] / 1e6:.2f} million rows, reading included, takes {opening:.1f} CPU s; of the other {len(first)} pages"
-        f" the first visit takes at most {first[slowest]:.1f} ({slowest}), a later one {again:.1f}, and the change of a control"
+        f" {found['rows'] / 1e6:.2f} million rows, reading included, takes {opening:.1f} CPU s; of the other"
+        f" {len(first)} pages"
+        f" the first visit takes at most {first[slowest]:.1f} ({slowest}), a later one {again:.1f}, and the"
+        " change of a control"
         f" {control:.1f}. What was read and computed in between is kept in memory; nothing was on disk before.",
     ]
 
@@ -216,11 +333,15 @@ def _fuzz(found: dict[str, Any]) -> list[str]:
     share, slowest = found["largest_share_of_allowed_memory"], found["longest_cpu_seconds"]
     return [
         "## What it withstands",
-        f"`python benchmarks/fuzz.py` hands the readers {found['inputs']:,} files that lie: sound ones that were truncated, whose"
+        f"`python benchmarks/fuzz.py` hands the readers {found['inputs']:,} files that lie: sound ones that were"
+        " truncated, whose"
         " bits were flipped, or that were made to deceive, such as headers that claim terabytes, pickles with code in them,"
-        " archives and pages that inflate, deep JSON, links to devices, and numbers that no program writes. A reader may read a"
-        " file or refuse it in one line; it may not crash, hang, run what is in it, leave the folder, or take more memory than"
-        f" twice the file's size and 100 MiB. Faults: {len(found['problems'])}. The most memory, {share['value']:.0%} of what is"
+        " archives and pages that inflate, deep JSON, links to devices, and numbers that no program writes. A"
+        " reader may read a"
+        " file or refuse it in one line; it may not crash, hang, run what is in it, leave the folder, or take"
+        " more memory than"
+        f" twice the file's size and 100 MiB. Faults: {len(found['problems'])}. The most memory,"
+        f" {share['value']:.0%} of what is"
         f" allowed, was asked by {_kind(share)}; the longest time, {slowest['value']:.1f} CPU s, by {_kind(slowest)}.",
         _table(["reader of", "read", "refused"], rows),
     ]
@@ -237,6 +358,7 @@ def _soak(found: dict[str, Any]) -> list[str]:
     same = "are not those" if found["problems"] else "are, bit for bit, those"
     return [
         f"`python benchmarks/soak.py` probes {found['prompts']:,} prompts with a tiny pair, killed with SIGKILL"
-        f" {found['kills']} times ({stages}) and resumed each time: its {rows:,} rows and {found['captures']:,} captures {same}"
+        f" {found['kills']} times ({stages}) and resumed each time: its {rows:,} rows and {found['captures']:,}"
+        f" captures {same}"
         " of a run that was left alone.",
     ]

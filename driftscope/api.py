@@ -33,7 +33,7 @@ from driftscope.runs.naming import fresh_run
 from driftscope.runs.run import Run
 from driftscope.target.ends import TargetEnds, load_target_ends
 from driftscope.target.model import Target, load_target
-from driftscope.target.placement import DeviceMap, be_deterministic
+from driftscope.target.placement import DeviceMap, be_deterministic, dtype_note
 from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
@@ -244,6 +244,8 @@ def measure_request(request: ProbeRequest, progress: ProgressReport | None = Non
         )
         request = replace(request, texts=replace(texts, max_new_tokens=captured.max_new_tokens))
     pair = load_pair(request.checkpoint, target, overrides=request.overrides, **places.of_pair())
+    if note := dtype_note(places.dtype, pair.drafter.dtype, pair.drafter.device):
+        report.message(note)
     if texts.chat_template is not None:
         pair.target.tokenizer.chat_template = read_template(Path(texts.chat_template))
     return measure_pair(request, pair, report, captured)

@@ -58,7 +58,7 @@ def stacked_chains(
         measure,
         sites=sites,
         interventions=interventions,
-        budget=subject.settings.budget,
+        budget=subject.budget,
     )
 
 

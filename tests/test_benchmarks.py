@@ -162,14 +162,17 @@ def test_plain_hooks_reduce_to_what_observe_returns(opened: tuple[Pair, Any]) ->
 
 def test_the_scripts_capture_is_ours(job: Any, opened: tuple[Pair, Any]) -> None:
     pair, subjects = opened
-    for subject in subjects:
-        record = subject.capture
-        prompt = record.token_ids[: record.prompt_length].tolist()
-        text, features = naive.plain_capture(
-            pair.target.model, prompt, job.max_new_tokens, pair.config.aux_boundaries, pair.target.eos_ids
-        )
-        assert torch.equal(text, record.token_ids)
-        assert torch.equal(features, subject.text.features)
+    records = [subject.capture for subject in subjects]
+    made = naive.plain_captures(
+        pair.target.model,
+        [record.token_ids[: record.prompt_length].tolist() for record in records],
+        job.max_new_tokens,
+        pair.config.aux_boundaries,
+        pair.target.eos_ids,
+    )
+    for subject, (text, features) in zip(subjects, made, strict=True):
+        assert torch.equal(text, subject.capture.token_ids)
+        torch.testing.assert_close(features, subject.text.features)
 
 
 def test_cost_is_measured() -> None:

@@ -76,7 +76,7 @@ def test_gradients_other_dtypes_and_the_switch_take_the_plain_way(layer: Linear)
     assert layer._packed is None
     assert layer.weight.grad is not None
     with torch.no_grad():
-        layer.bfloat16()(torch.randn(4, 48, dtype=torch.bfloat16))
+        layer.double()(torch.randn(4, 48, dtype=torch.float64))
         layer.float()
         with torch.backends.mkldnn.flags(enabled=False):
             layer(torch.randn(4, 48))
@@ -85,6 +85,16 @@ def test_gradients_other_dtypes_and_the_switch_take_the_plain_way(layer: Linear)
         made = Linear(48, 40)
         agrees(made, 4)
     assert made._packed is None
+
+
+@torch.no_grad()
+def test_half_precision_gives_half_precision_and_the_copy_follows_it(layer: Linear) -> None:
+    x = torch.randn(4, 48)
+    wanted = layer(x)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        made = layer.to(dtype)(x.to(dtype))
+        assert made.dtype == dtype
+        torch.testing.assert_close(made.float(), wanted, rtol=0.02, atol=0.02)
 
 
 def test_it_is_copied_and_pickled_without_the_copy(layer: Linear) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -47,7 +47,8 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         shapes.append(tuple(weight.shape))
         return plain(weight)
 
-    packing.works()
+    for dtype in (torch.float32, torch.bfloat16):
+        packing.works(dtype)
     monkeypatch.setattr(packing, "pack", pack)
     return shapes
 
@@ -81,7 +82,7 @@ def test_gradients_flow_as_ever(model: Twice, packed: list[object]) -> None:
     assert packed == []
 
 
-@pytest.mark.parametrize("case", ["too large", "half precision", "switched off", "no layer"])
+@pytest.mark.parametrize("case", ["too large", "double precision", "switched off", "no layer"])
 @torch.no_grad()
 def test_nothing_is_packed_where_it_does_not_fit(
     case: str, model: Twice, packed: list[object], monkeypatch: pytest.MonkeyPatch
@@ -90,13 +91,49 @@ def test_nothing_is_packed_where_it_does_not_fit(
     chosen: nn.Module = model
     if case == "too large":
         monkeypatch.setattr(packing, "LIMIT", 4 * (16 * 16 + 30 * 16) - 1)
-    elif case == "half precision":
-        model.bfloat16()
+    elif case == "double precision":
+        model.double()
     elif case == "switched off":
-        monkeypatch.setattr(packing, "works", lambda: False)
+        monkeypatch.setattr(packing, "works", lambda dtype: False)
     else:
         chosen = model.embedding
     wanted = model(ids)
     with packed_products(chosen):
         assert torch.equal(model(ids), wanted)
     assert packed == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("case", ["float32", "own", "no copies"])
+@torch.no_grad()
+def test_half_precision_is_rounded_once_whatever_it_is_multiplied_in(
+    dtype: torch.dtype, case: str, model: Twice, packed: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = dtype if case == "own" else torch.float32
+    monkeypatch.setattr(packing, "product_dtype", lambda given: asked)
+    packing.works.cache_clear()
+    if not packing.works(dtype):
+        pytest.skip(f"oneDNN multiplies no {asked} on this CPU")
+    if case == "no copies":
+        monkeypatch.setattr(packing, "LIMIT", 0)
+    packed.clear()
+    model.to(dtype)
+    ids, seen = torch.arange(12), []
+    model.first.register_forward_hook(lambda layer, given, made: seen.append((given[0], made)))
+    with packed_products(model):
+        found = model(ids)
+    assert len(packed) == (0 if case == "no copies" else 2)
+    assert found.dtype == dtype
+    (x, made), head = seen[0], model.head.weight
+    exact = F.linear(x.double(), model.first.weight.double(), model.first.bias.double())
+    # Half a unit in the last place of the result, and what float32 sums may add to it.
+    step = torch.finfo(dtype).eps
+    assert ((made.double() - exact).abs() <= 0.51 * step * exact.abs() + 1e-5).all()
+    exact = made.double() @ head.double().T
+    assert ((found.double() - exact).abs() <= 0.51 * step * exact.abs() + 1e-5).all()
+
+
+@pytest.fixture(autouse=True)
+def asked_anew() -> Iterator[None]:
+    yield
+    packing.works.cache_clear()

@@ -27,6 +27,9 @@ from rounds import Agreement, Chains, check_counters, compare_prompt, engine_rou
 from serve import digest
 from torch import Tensor
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from provenance import provenance
+
 from driftscope.captures.capture import Capture
 from driftscope.captures.record import record
 from driftscope.chain.drafter_inputs import needed_boundaries
@@ -201,6 +204,7 @@ def kept_rows(file: Path, prompts: int, tokens: int) -> list[dict[str, Any]]:
 
 
 def write(file: Path, result: Mapping[str, Any]) -> None:
+    result = {"provenance": provenance(), **result}
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from driftscope.drafter.attention import Prefix
@@ -33,13 +33,12 @@ class Baseline:
     recent: Float[Tensor, "row layer head back"]
     """Mass on row r - back, sink rows excepted."""
 
-    def rows(self, anchors: Int[Tensor, " anchor"], step: int) -> Int[Tensor, " anchor"]:
+    def rows(self, anchors: Any, step: int) -> Any:
         """Indices into this baseline of the rows at which step `step` of the anchors stands."""
         return anchors + step - 1 - self.first_row
 
-    def masses(self, anchors: Int[Tensor, " anchor"], step: int) -> dict[str, Float[Tensor, "anchor layer head"]]:
-        """The baseline's mass on the very positions that make up each bucket at `step`."""
-        rows = self.rows(anchors, step)
+    def masses(self, rows: slice | Tensor, step: int) -> dict[str, Float[Tensor, "anchor layer head"]]:
+        """The baseline's mass on the very positions that make up each bucket at `step`. rows: as rows() gives them."""
         recent = self.recent[rows]
         sink, prompt, total = self.sink[rows], self.prompt[rows], self.total[rows]
         current = recent[..., 0]

@@ -26,16 +26,18 @@ class BlockMeasure(StepMeasure):
 
     drafter: BlockDrafter
 
-    def _attention(self, step: int, anchors: Tensor, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _attention(
+        self, step: int, anchors: Tensor, matched: slice | Tensor, values: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         drafter, row = self.drafter, self.drafter.row_of(step)
         weights = [values[f"layers.{layer}.attention"].float() for layer in range(drafter.config.num_layers)]
         mass = torch.stack([block_masses(w, row, drafter.rows, anchors, self.columns, self.runs) for w in weights], 1)
-        matched = self.baseline.masses(anchors, step)
+        usual = self.baseline.masses(matched, step)
         heavy = heavy_block_keys(weights, drafter.rows, anchors, self.heaviest) if self.heaviest else {}
         return {
             **heavy,
             "mass": mass,
-            "excess": mass - torch.stack([matched[name] for name in BUCKETS], -1),
+            "excess": mass - torch.stack([usual[name] for name in BUCKETS], -1),
             "keys": block_keys(row, drafter.rows, anchors, self.counts),
             "head_entropy": torch.stack([attention_entropy(w) for w in weights], 1),
         }

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from driftscope.chain.baseline import SINK_CANDIDATES, PrefixPass, chunk_rows, key_regions
 from driftscope.chain.block import run_blocks
 from driftscope.chain.chain import Text
+from driftscope.chain.room import USUAL
 from driftscope.drafter.attention import Prefix, Window
 from driftscope.drafter.block import BlockDrafter, context_keys
 
@@ -35,15 +37,14 @@ class BlockBaseline:
     recent: Float[Tensor, "row layer head back"]
     """On the features of row t - back, sink rows excepted."""
 
-    def rows(self, anchors: Int[Tensor, " anchor"], step: int) -> Int[Tensor, " anchor"]:
+    def rows(self, anchors: Any, step: int) -> Any:
         """Indices into this baseline of the anchors whose step 1 drafts what step `step` of `anchors` drafts."""
         return anchors + step - 1 - self.first_row
 
-    def masses(self, anchors: Int[Tensor, " anchor"], step: int) -> dict[str, Float[Tensor, "anchor layer head"]]:
+    def masses(self, rows: slice | Tensor, step: int) -> dict[str, Float[Tensor, "anchor layer head"]]:
         """Its mass on the very positions that make up each bucket at `step`: positions of masks there are those of real
         features, or of the known token, here. Its block reaches step - 1 positions further; what lies there is left out,
         and the rest sums to 1."""
-        rows = self.rows(anchors, step)
         sink, prompt, total, block = (part[rows] for part in (self.sink, self.prompt, self.total, self.block))
         shared = block.shape[-1] - (step - 1)
         beyond = block[..., shared:].sum(-1)
@@ -74,7 +75,7 @@ def block_pass(
     sinks: tuple[int, ...],
     horizon: int,
     rows: int | None = None,
-    budget: int = 256 << 20,
+    budget: int = USUAL,
 ) -> PrefixPass:
     """As `driftscope.chain.prefix.prefix_pass`; `alpha` is NaN, for blocks start at anchors only."""
     config, device = drafter.config, text.features.device

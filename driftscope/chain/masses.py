@@ -22,11 +22,12 @@ def region_runs(columns: Float[Tensor, "row region"]) -> Runs:
 def region_sums(weights: Float[Tensor, "anchor head row"], runs: Runs, regions: int = 3) -> list[Tensor]:
     """Mass of every region. Sums over stretches, which take a fraction of the time of a product with the indicators."""
     rows = weights.shape[-1]
-    sums = [weights.new_zeros(weights.shape[:-1]) for _ in range(regions)]
+    sums: list[Tensor | None] = [None] * regions
     for region, start, stop in runs:
         if start < rows:
-            sums[region] = sums[region] + weights[..., start : min(stop, rows)].sum(-1)
-    return sums
+            mass, sum_ = weights[..., start : min(stop, rows)].sum(-1), sums[region]
+            sums[region] = mass if sum_ is None else sum_ + mass
+    return [weights.new_zeros(weights.shape[:-1]) if sum_ is None else sum_ for sum_ in sums]
 
 
 def attention_entropy(weights: Float[Tensor, "anchor head key"]) -> Float[Tensor, "anchor head"]:
@@ -52,8 +53,9 @@ def bucket_masses(
     if step > 1:
         committed = committed + near[..., 0]
     drafted = near[..., 1:-1].sum(-1) if step > 2 else torch.zeros_like(current)
-    virtual = (1 - weights.sum(-1)).clamp(min=0)
-    return torch.stack([sink, prompt, committed, drafted, current, virtual], -1)
+    mass = torch.stack([sink, prompt, committed, drafted, current, torch.zeros_like(current)], -1)
+    mass[..., -1] = (1 - mass.sum(-1)).clamp_(min=0)
+    return mass
 
 
 def own_sinks(step: int, anchors: Tensor, columns: Tensor) -> Bool[Tensor, "anchor step"]:
@@ -71,14 +73,16 @@ def bucket_keys(
     step: int, anchors: Int[Tensor, " anchor"], on_sink: Bool[Tensor, "anchor step"] | None, counts: Tensor
 ) -> Int[Tensor, "anchor bucket"]:
     """Number of keys that each bucket holds for a query with full attention. counts: rows_before()."""
-    sink, prompt, committed = counts[anchors].unbind(-1)
-    none = torch.zeros_like(sink)
-    if on_sink is None:
-        own = [none + (step > 1), none + max(step - 2, 0), none + 1]
-    else:
-        sink, off = sink + on_sink.sum(-1), (~on_sink).long()
-        own = [off[:, 0] if step > 1 else none, off[:, 1:-1].sum(-1), off[:, -1]]
-    return torch.stack([sink, prompt, committed + own[0], own[1], own[2], none], -1)
+    # Behind sink, prompt and committed follow drafted, current and virtual.
+    keys = torch.nn.functional.pad(counts[anchors], (0, 3))
+    own: tuple[int | Tensor, ...] = (int(step > 1), max(step - 2, 0), 1)
+    if on_sink is not None:
+        keys[:, 0] += on_sink.sum(-1)
+        off = (~on_sink).long()
+        own = (off[:, 0] if step > 1 else 0, off[:, 1:-1].sum(-1), off[:, -1])
+    for bucket, more in enumerate(own, 2):
+        keys[:, bucket] += more
+    return keys
 
 
 def heavy_keys(
@@ -89,7 +93,7 @@ def heavy_keys(
     `heavy_position` is the row's position and `heavy_own` whether it is one of the chain's own. What a query does not see
     has mass 0, and so has the rest where there are fewer keys.
     """
-    mean = torch.stack([w.mean(1) for w in weights]).mean(0)
+    mean = torch.stack([w.mean(1) for w in weights]).mean(0) if len(weights) > 1 else weights[0].mean(1)
     rows = mean.shape[-1] - step
     mass, index = mean.topk(min(count, mean.shape[-1]), -1)
     own = index >= rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from driftscope.chain.baseline import key_regions
 from driftscope.chain.chain import Text
+from driftscope.chain.logit_measure import LogitMeasure
 from driftscope.chain.masses import (
     attention_entropy,
     bucket_keys,
@@ -20,7 +22,6 @@ from driftscope.chain.masses import (
     region_runs,
     rows_before,
 )
-from driftscope.drafter.argmax import largest
 from driftscope.drafter.model import Drafter
 from driftscope.drafter.norms import rms
 
@@ -49,7 +50,6 @@ class StepMeasure:
     """How many keys to keep by name (`heavy_keys`)."""
     previous: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Carry of the step before and its RMS, by the first row of a chunk."""
-    room: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         token_ids = self.text.token_ids
@@ -58,31 +58,34 @@ class StepMeasure:
         self.runs, self.counts = region_runs(self.columns), rows_before(self.columns)
         first = int(self.anchors[0]) if len(self.anchors) else 0
         self.sinks_ahead = any(region == 0 and stop > first for region, _, stop in self.runs)
-        # Draft id of every target id, -1 outside the draft vocabulary.
-        self.draft_ids = torch.full((self.drafter.config.vocab_size,), -1, device=token_ids.device)
-        self.draft_ids[self.drafter.target_ids] = torch.arange(len(self.drafter.target_ids), device=token_ids.device)
+        self.logits = LogitMeasure(self.drafter.target_ids, self.drafter.config.vocab_size)
+        # Rows of consecutive anchors are looked up as views.
+        self.first = first if bool((self.anchors.diff() == 1).all()) else None
 
     def __call__(self, step: int, rows: slice, values: dict[str, Tensor]) -> dict[str, Tensor]:
         anchors = self.anchors[rows]
-        out: dict[str, Tensor] = {}
-        for name, value in values.items():
-            if name.endswith(".attention") or name == "logits":
-                continue
-            size = rms(value)
-            out[f"rms/{name}"] = size.mean(-1) if size.ndim == 2 else size
+        matched = self._matched(step, rows, anchors)
+        out = _sizes({name: v for name, v in values.items() if not (name.endswith(".attention") or name == "logits")})
         if "carry" in values:
-            out.update(self._carry(step, rows, anchors, values["carry"], out["rms/carry"]))
+            out.update(self._carry(step, rows, matched, values["carry"], out["rms/carry"]))
         out.update(self._updates(values, out))
-        out.update(self._attention(step, anchors, values))
-        out.update(self._logits(step, anchors, values["logits"]))
+        out.update(self._attention(step, anchors, matched, values))
+        out.update(self.logits(values["logits"], self.text.token_ids[anchors + 1 + step]))
         return out
 
-    def _carry(self, step: int, rows: slice, anchors: Tensor, carry: Tensor, size: Tensor) -> dict[str, Tensor]:
-        index = self.baseline.rows(anchors, step)
-        matched = self.baseline.carry_rms[index]
+    def _matched(self, step: int, rows: slice, anchors: Tensor) -> slice | Tensor:
+        """Where the baseline holds the rows at which step `step` stands."""
+        if self.first is None:
+            index: Tensor = self.baseline.rows(anchors, step)
+            return index
+        start: int = self.baseline.rows(self.first + (rows.start or 0), step)
+        return slice(start, start + len(anchors))
+
+    def _carry(self, step: int, rows: slice, matched: slice | Tensor, carry: Tensor, size: Tensor) -> dict[str, Tensor]:
+        usual = self.baseline.carry_rms[matched]
         out = {
-            "cos_baseline": cosine(carry, size, self.baseline.carry[index], matched),
-            "matched_growth": size / matched,
+            "cos_baseline": cosine(carry, size, self.baseline.carry[matched], usual),
+            "matched_growth": size / usual,
         }
         if step > 1:
             out["cos_prev"] = cosine(carry, size, *self.previous[rows.start])
@@ -100,13 +103,15 @@ class StepMeasure:
             out[f"update_ratio/layers.{layer}.mlp"] = sizes[f"rms/layers.{layer}.mlp_update"] / stream
         return out
 
-    def _attention(self, step: int, anchors: Tensor, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _attention(
+        self, step: int, anchors: Tensor, matched: slice | Tensor, values: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         layers = range(self.drafter.config.num_layers)
         weights = [values[f"layers.{layer}.attention"].float() for layer in layers]
         on_sink = own_sinks(step, anchors, self.columns) if self.sinks_ahead else None
         mass = torch.stack([bucket_masses(w, step, on_sink, self.runs) for w in weights], 1)
-        matched = self.baseline.masses(anchors, step)
-        base = torch.stack([matched[name] for name in BUCKETS], -1)
+        usual = self.baseline.masses(matched, step)
+        base = torch.stack([usual[name] for name in BUCKETS], -1)
         heavy = heavy_keys(weights, step, anchors, self.heaviest) if self.heaviest else {}
         return {
             **heavy,
@@ -116,34 +121,22 @@ class StepMeasure:
             "head_entropy": torch.stack([attention_entropy(w) for w in weights], 1),
         }
 
-    def _logits(self, step: int, anchors: Tensor, logits: Tensor) -> dict[str, Tensor]:
-        text = self.text.token_ids[anchors + 1 + step]
-        draft = self.draft_ids[text]
-        known = draft >= 0
-        scores = logits.float()
-        best = largest(scores)
-        probs, work = self._room(scores)
-        torch.softmax(scores, -1, out=probs)
-        top, top_prob = (part.gather(-1, best[:, None]) for part in (scores, probs))
-        index = draft.clamp(min=0)[:, None]
-        # Counted in floats: a sum over booleans converts each of them to int64 first.
-        above = torch.gt(scores, scores.gather(-1, index), out=work).sum(-1)
-        nan = torch.full_like(above, float("nan"))
-        return {
-            "drafted": self.drafter.target_ids[best],
-            "text": text,
-            "rank": torch.where(known, 1 + above.long(), -1),
-            "prob": torch.where(known, probs.gather(-1, index)[:, 0], nan),
-            "top_prob": top_prob[:, 0],
-            # log p = score - top + log(top_prob)
-            "logit_entropy": -top_prob[:, 0].log() - torch.sub(scores, top, out=work).mul_(probs).sum(-1),
-        }
 
-    def _room(self, scores: Tensor) -> Tensor:
-        """Two tensors like `scores` to work in, the same at every step: fresh memory of this size costs as much as the work."""
-        if self.room is None or self.room.shape[1:] != scores.shape:
-            self.room = scores.new_empty((2, *scores.shape))
-        return self.room
+def _sizes(values: Mapping[str, Float[Tensor, "anchor *head width"]]) -> dict[str, Float[Tensor, " anchor"]]:
+    """`rms/{site}`, mean over the heads where there are some. Sites of one width are scaled at once, for at every step it is the
+    number of small operations that costs."""
+    made: dict[str, Tensor] = {}
+    for width in dict.fromkeys(value.shape[-1] for value in values.values()):
+        alike = {name: value for name, value in values.items() if value.shape[-1] == width}
+        first = next(iter(alike.values()))
+        norms = first.new_empty((len(alike), len(first)), dtype=torch.float32)
+        for row, value in zip(norms.unbind(), alike.values(), strict=True):
+            if value.ndim == 2:
+                torch.linalg.vector_norm(value, dim=-1, dtype=torch.float32, out=row)
+            else:
+                torch.mean(torch.linalg.vector_norm(value, dim=-1, dtype=torch.float32), -1, out=row)
+        made.update(zip(alike, norms.mul_(width**-0.5).unbind(), strict=True))
+    return {f"rms/{name}": made[name] for name in values}
 
 
 def cosine(a: Tensor, a_rms: Tensor, b: Tensor, b_rms: Tensor) -> Float[Tensor, " anchor"]:

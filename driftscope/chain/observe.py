@@ -20,6 +20,7 @@ from driftscope.chain.block_prefix import block_bytes
 from driftscope.chain.chain import ChainInputs
 from driftscope.chain.chunks import chunked
 from driftscope.chain.interventions import Intervention
+from driftscope.chain.room import USUAL
 from driftscope.drafter.block import BlockDrafter
 from driftscope.drafter.site import site
 
@@ -45,7 +46,7 @@ def observe(
     sites: Sequence[str],
     first_sites: Sequence[str] = (),
     interventions: Sequence[Intervention] = (),
-    budget: int = 256 << 20,
+    budget: int = USUAL,
 ) -> list[dict[str, Tensor]]:
     """Run the chains and return, for each step, what `measure` made of the sites: quantities [anchor, ...].
 

@@ -55,7 +55,7 @@ def patched_chains(subject: Subject, depth: int, *, split_state: bool = False, f
     the undisturbed chain, or all real not step 1 at the later anchors.
     """
     if not subject.pair.config.carries:
-        return with_budget(subject.settings.budget, lambda budget: _at_once(subject, depth, budget), "blocks")
+        return with_budget(subject.budget, lambda budget: _at_once(subject, depth, budget), "blocks")
     wanted = patches(split_state)
     config, rows = subject.pair.config, subject.passed.prefix[0].keys.shape[1]
     row = config.num_layers * config.num_heads * rows * 4
@@ -66,7 +66,7 @@ def patched_chains(subject: Subject, depth: int, *, split_state: bool = False, f
         size = max(1, (half // row - depth) // (depth + 1))
         return _joined([_Stretch(subject, part, depth, half).run(wanted, feed) for part in subject.anchors.split(size)])
 
-    return with_budget(subject.settings.budget, run, "recorded attention")
+    return with_budget(subject.budget, run, "recorded attention")
 
 
 def _joined(parts: Sequence[PatchedChains]) -> PatchedChains:

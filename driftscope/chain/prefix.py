@@ -13,6 +13,7 @@ from torch import Tensor
 from driftscope.chain.baseline import SINK_CANDIDATES, SINK_ROWS, Baseline, PrefixPass, chunk_rows, key_regions
 from driftscope.chain.block_prefix import block_pass
 from driftscope.chain.chain import Text
+from driftscope.chain.room import USUAL
 from driftscope.drafter.attention import Prefix, Window, causal_attention
 from driftscope.drafter.block import BlockDrafter
 from driftscope.drafter.layer import AttentionLayer, KeysDoneError
@@ -29,7 +30,7 @@ def prefix_pass(
     sinks: tuple[int, ...],
     horizon: int,
     rows: int | None = None,
-    budget: int = 256 << 20,
+    budget: int = USUAL,
 ) -> PrefixPass:
     """Run the drafter once over the first `rows` rows of `text` (all when None), in chunks of rows whose attention fits into
     `budget` bytes. Before the first anchor the last layer makes keys and values only, for nothing else is read there."""

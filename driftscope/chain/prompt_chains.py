@@ -22,6 +22,7 @@ from driftscope.chain.measure import HEAVIEST, StepMeasure
 from driftscope.chain.observe import Measure, observe
 from driftscope.chain.pair import Pair
 from driftscope.chain.prefix import prefix_pass
+from driftscope.chain.room import chunk_bytes
 from driftscope.drafter.attention import Window
 from driftscope.drafter.block import BlockDrafter
 
@@ -43,8 +44,8 @@ class Settings:
     """They lie evenly over the continuation instead. Attention drifts otherwise right behind the prompt, where little is
     committed: only a spread choice is a sample of all anchors. Rounds cannot be walked over it."""
     seed: int = 0
-    budget: int = 256 << 20
-    """Bytes of attention scores that a chunk may hold."""
+    budget: int | None = None
+    """Bytes of attention scores that a chunk may hold; None is a share of what the device has free. No figure depends on it."""
 
 
 @dataclass(eq=False)
@@ -62,6 +63,11 @@ class Subject:
     @property
     def windows(self) -> list[Window]:
         return [self.window if self.window != FULL else own for own in self.pair.drafter.windows]
+
+    @cached_property
+    def budget(self) -> int:
+        """Bytes of attention scores that a chunk may hold."""
+        return chunk_bytes(self.pair.drafter.device) if self.settings.budget is None else self.settings.budget
 
     @cached_property
     def text(self) -> Text:
@@ -86,7 +92,7 @@ class Subject:
                 budget=budget,
             )
 
-        return with_budget(settings.budget, run, "attention scores")
+        return with_budget(self.budget, run, "attention scores")
 
     @cached_property
     def anchors(self) -> Tensor:
@@ -139,7 +145,7 @@ class Subject:
             sites=drafter.step_sites if sites is None else sites,
             first_sites=drafter.first_sites if sites is None else (),
             interventions=interventions,
-            budget=self.settings.budget,
+            budget=self.budget,
         )
 
     def measure(self, heaviest: int = 0) -> StepMeasure:

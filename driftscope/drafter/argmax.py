@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -13,6 +17,22 @@ def largest(scores: Float[Tensor, "*row token"]) -> Int[Tensor, "*row"]:
     since it looks for the block first: only the search for a value runs in vector instructions there."""
     if scores.device.type != "cpu" or scores.shape[-1] % _BLOCK or scores.shape[-1] == 0:
         return scores.argmax(-1)
+    global _last
+    version = None if scores.is_inference() else scores._version
+    held, seen, found = _last
+    if held() is scores and version is not None and seen == version:
+        return found.clone()
+    made = _by_blocks(scores)
+    _last = weakref.ref(scores), version, made.clone()
+    return made
+
+
+_last: tuple[Callable[[], Tensor | None], int | None, Tensor] = (lambda: None, None, torch.empty(0))
+"""Of the scores asked last: they, as long as they live, their version, and the answer. What is measured at a step and the chain
+itself ask for the same, one after the other."""
+
+
+def _by_blocks(scores: Tensor) -> Tensor:
     blocks = scores.unflatten(-1, (-1, _BLOCK))
     block = blocks.amax(-1).argmax(-1, keepdim=True)
     within = blocks.gather(-2, block[..., None].expand(*block.shape, _BLOCK))

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from driftscope.drafter.arithmetic import matmul
+
 
 @dataclass(frozen=True)
 class Window:
@@ -100,8 +102,8 @@ def chain_attention(
     # One product per key/value head serves all anchors and the query heads that share it.
     grouped = query.view(anchors, kv_heads, groups, dim)
     folded = grouped.permute(1, 2, 0, 3).reshape(kv_heads, groups * anchors, dim)
-    far = (folded @ prefix.keys.mT).view(kv_heads, groups, anchors, rows)
-    near = (grouped @ own_keys.mT).permute(1, 2, 0, 3)  # [kv_head, group, anchor, step]
+    far = matmul(folded, prefix.keys.mT).view(kv_heads, groups, anchors, rows)
+    near = matmul(grouped, own_keys.mT).permute(1, 2, 0, 3)  # [kv_head, group, anchor, step]
 
     key_rows = torch.arange(rows, device=query.device)
     query_rows = memory.anchors + steps - 1
@@ -117,9 +119,11 @@ def chain_attention(
     weights = site(weights.transpose(0, 1)).to(value.dtype)  # [anchor, head, key]
 
     weights = weights.transpose(0, 1).reshape(kv_heads, groups * anchors, rows + steps)
-    mixed = (weights[..., :rows] @ prefix.values).view(kv_heads, groups, anchors, value.shape[-1]).permute(2, 0, 1, 3)
+    mixed = (
+        matmul(weights[..., :rows], prefix.values).view(kv_heads, groups, anchors, value.shape[-1]).permute(2, 0, 1, 3)
+    )
     own = weights[..., rows:].view(kv_heads, groups, anchors, steps).permute(2, 0, 1, 3)
-    return (mixed + own @ own_values).flatten(1, 2)
+    return (mixed + matmul(own, own_values)).flatten(1, 2)
 
 
 def causal_attention(
@@ -137,7 +141,7 @@ def causal_attention(
     groups = heads // kv_heads
     end = rows.stop
     folded = query.view(count, kv_heads, groups, dim).permute(1, 2, 0, 3).reshape(kv_heads, groups * count, dim)
-    scores = (folded @ prefix.keys[:, :end].mT).float().mul_(scaling).view(heads, count, end)
+    scores = matmul(folded, prefix.keys[:, :end].mT).float().mul_(scaling).view(heads, count, end)
     query_rows = torch.arange(rows.start, end, device=query.device)
     key_rows = torch.arange(end, device=query.device)
     seen = (key_rows <= query_rows[:, None]) & window.visible(query_rows, key_rows)
@@ -146,5 +150,5 @@ def causal_attention(
     scores.masked_fill_(~seen, float("-inf"))
     weights = probabilities(scores, sink_logits)
     folded_weights = weights.to(query.dtype).view(kv_heads, groups * count, end)
-    mixed = (folded_weights @ prefix.values[:, :end]).view(kv_heads, groups, count, prefix.values.shape[-1])
+    mixed = matmul(folded_weights, prefix.values[:, :end]).view(kv_heads, groups, count, prefix.values.shape[-1])
     return mixed.permute(2, 0, 1, 3).flatten(1, 2), weights.transpose(0, 1)

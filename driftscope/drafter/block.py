@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.drafter.arithmetic import matmul
 from driftscope.drafter.attention import Prefix, Window, probabilities
 from driftscope.drafter.layer import DrafterLayer
 from driftscope.drafter.model import Drafter
@@ -107,8 +108,8 @@ def block_attention(
     # One product per key/value head serves all blocks and the query heads that share it.
     split = query.view(count, block, kv_heads, groups, dim)
     folded = split.permute(2, 3, 0, 1, 4).reshape(kv_heads, groups * count * block, dim)
-    far = (folded @ prefix.keys.mT).view(kv_heads, groups, count, block, rows)
-    near = split.permute(0, 2, 3, 1, 4).reshape(count, kv_heads, groups * block, dim) @ own_keys.mT
+    far = matmul(folded, prefix.keys.mT).view(kv_heads, groups, count, block, rows)
+    near = matmul(split.permute(0, 2, 3, 1, 4).reshape(count, kv_heads, groups * block, dim), own_keys.mT)
     near = near.view(count, kv_heads, groups, block, block + 1).permute(1, 2, 0, 3, 4)
 
     scores = torch.cat([far, near], -1).float().mul_(layer.scaling)
@@ -120,9 +121,9 @@ def block_attention(
     weights = layer.attention(weights.transpose(0, 1)).to(value.dtype)  # [anchor * block row, head, key]
 
     weights = weights.transpose(0, 1).reshape(kv_heads, groups * count * block, rows + block + 1)
-    mixed = (weights[..., :rows] @ prefix.values).view(kv_heads, groups, count, block, -1).permute(2, 3, 0, 1, 4)
+    mixed = matmul(weights[..., :rows], prefix.values).view(kv_heads, groups, count, block, -1).permute(2, 3, 0, 1, 4)
     mine = weights[..., rows:].view(kv_heads, groups, count, block, block + 1).permute(2, 0, 1, 3, 4)
-    mine = mine.reshape(count, kv_heads, groups * block, block + 1) @ own_values
+    mine = matmul(mine.reshape(count, kv_heads, groups * block, block + 1), own_values)
     mixed = mixed + mine.view(count, kv_heads, groups, block, -1).permute(0, 3, 1, 2, 4)
     return mixed.reshape(count * block, heads, -1)
 

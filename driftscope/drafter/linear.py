@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from driftscope.drafter.onednn import on_cpu, pack, product, works
+from driftscope.drafter.onednn import linear, pack, packable, product, works
 
 
 class Linear(nn.Linear):
-    """nn.Linear that on a CPU, in float32 and without gradients, keeps a packed copy of its weight (`driftscope.drafter.onednn`).
+    """nn.Linear that on a CPU, without gradients, keeps a packed copy of its weight (`driftscope.drafter.onednn`).
 
     The copy follows the weight: a changed or replaced one is packed again. `torch.backends.mkldnn.flags(enabled=False)` turns
     it off.
@@ -24,15 +23,15 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "*row width"]) -> Float[Tensor, "*row out"]:
         packed = self._copy(x)
-        return F.linear(x, self.weight, self.bias) if packed is None else product(x, packed, self.bias)
+        return linear(x, self.weight, self.bias) if packed is None else product(x, packed, self.bias)
 
     def _copy(self, x: Tensor) -> Tensor | None:
         weight = self.weight
-        if not on_cpu(weight):
+        if not packable(weight):
             self._packed = None
             return None
         plain = torch.is_grad_enabled() or weight.is_inference() or not torch.backends.mkldnn.enabled
-        if plain or not on_cpu(x) or not works():
+        if plain or not packable(x) or x.dtype != weight.dtype or not works(weight.dtype):
             return None
         if self._packed is not None:
             held, version, packed = self._packed

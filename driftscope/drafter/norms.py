@@ -26,4 +26,4 @@ class RMSNorm(nn.Module):
 
 def rms(x: Float[Tensor, "... size"]) -> Float[Tensor, "..."]:
     """Root mean square over the last dimension, in float32 whatever the dtype of x. L2 = RMS * sqrt(size)."""
-    return x.float().square().mean(-1).sqrt()
+    return torch.linalg.vector_norm(x, dim=-1, dtype=torch.float32) / x.shape[-1] ** 0.5

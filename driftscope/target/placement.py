@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from driftscope.drafter.arithmetic import instructions, product_dtype
 from driftscope.errors import TargetError
 
 
@@ -44,6 +45,24 @@ def weight_of(module: Module) -> Tensor:
 
     with align_module_device(module, execution_device="cpu"):
         return module.get_parameter("weight").detach().clone()
+
+
+def dtype_note(asked: str | torch.dtype, dtype: torch.dtype, device: torch.device) -> str | None:
+    """A line on the dtype that a pair runs in: what `auto` chose and why, or what half precision means on this CPU."""
+    name = str(dtype).removeprefix("torch.")
+    if device.type != "cpu":
+        return f"dtype {name} (auto: the target's own)" if asked == "auto" else None
+    if asked == "auto":
+        found = instructions(torch.bfloat16)
+        other = (
+            f"with its {found[0]} instructions --dtype bfloat16 may be faster, with slightly other figures"
+            if found
+            else "without bfloat16 instructions --dtype bfloat16 would save memory and no time"
+        )
+        return f"dtype {name} (auto: exact on a CPU; {other})"
+    if product_dtype(dtype) != dtype:
+        return f"dtype {name}: this CPU has no instructions for it and multiplies in float32, so it saves memory and no time"
+    return None
 
 
 def be_deterministic() -> None:
