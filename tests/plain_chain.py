@@ -16,6 +16,7 @@ from driftscope.chain.chain import Text
 from driftscope.chain.patches import Patch
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Window
+from tests.double import SINGLE
 
 
 @dataclass
@@ -108,20 +109,36 @@ def resized(direction: Tensor, size: Tensor) -> Tensor:
     return direction * size.float().norm() / direction.float().norm()
 
 
-def grown_text(drafter: Drafter, length: int = 22, prompt_length: int = 8, seed: int = 1, share: float = 0.75) -> Text:
+def grown_text(
+    drafter: Drafter,
+    length: int = 22,
+    prompt_length: int = 8,
+    seed: int = 1,
+    share: float = 0.75,
+    rng: np.random.Generator | None = None,
+) -> Text:
     """Random features; a `share` of the tokens of the continuation is what the row of their features drafts, so that chains get
     somewhere."""
     config = drafter.config
-    # NumPy's numbers are the same whatever torch's default dtype is.
-    generator = np.random.default_rng(seed)
+    generator = torch.Generator().manual_seed(seed)
     width = config.num_aux * config.target_hidden_size if config.feature_source == "aux" else config.target_hidden_size
-    features = torch.from_numpy(generator.standard_normal((length, width))).to(torch.get_default_dtype())
+    # Drawn in float32, or given, so that the numbers are the same whatever torch's default dtype is.
+    drawn = (
+        torch.randn(length, width, generator=generator, dtype=SINGLE)
+        if rng is None
+        else torch.from_numpy(rng.standard_normal((length, width)))
+    )
+    features = drawn.to(torch.get_default_dtype())
     # Close to one another, so that the state which a chain carries is often good enough.
     features = features[:1] + 0.5 * features
-    ids = torch.from_numpy(generator.integers(0, config.vocab_size, length))
+    if rng is None:
+        ids = torch.randint(0, config.vocab_size, (length,), generator=generator)
+    else:
+        ids = torch.from_numpy(rng.integers(0, config.vocab_size, length))
     text = Text(ids, prompt_length, features)
     plain = Plain(drafter, text, drafter.windows)
     for row in range(prompt_length - 2, length - 2):
-        if generator.random() < share:
+        chance = float(torch.rand(1, generator=generator, dtype=SINGLE)) if rng is None else rng.random()
+        if chance < share:
             ids[row + 2] = plain.real(row + 1)[row].drafted
     return text

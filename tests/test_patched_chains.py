@@ -85,7 +85,7 @@ CASES: dict[str, Callable[[], Drafter]] = {
 def made_subject(
     drafter: Drafter, windows: Window | None = None, *, text: Text | None = None, prompt_id: str = "p", **settings: Any
 ) -> Subject:
-    text = grown_text(drafter) if text is None else text
+    text = grown_text(drafter, rng=np.random.default_rng(1)) if text is None else text
     length = len(text.token_ids)
     capture = Capture(
         prompt_id=prompt_id, category="test", token_ids=text.token_ids, prompt_length=text.prompt_length,
