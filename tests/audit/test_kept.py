@@ -77,6 +77,7 @@ def test_a_run_that_goes_on_is_not_audited_again(places, monkeypatch):
 def test_a_sound_drafter_gets_a_note_and_no_finding(places):
     run = measured(places, "sound")
     assert run.info.audit["warnings"] == []
+    assert run.info.trust["control"]["lost"] == []
     assert run.info.findings == []
     assert "other settings fits better" in printed(run)
     assert "`driftscope audit` tries every switch" in printed(run)

@@ -41,16 +41,14 @@ CONFIG = planted.planted_config("eagle3.1")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Runs of a sound drafter and of one whose matrices are permuted, with and without an audit."""
+    """Runs of a sound drafter and of one whose matrices are permuted, without an audit; test_kept.py has some with."""
     root = tmp_path_factory.mktemp("trust")
     weights = planted.planted_weights("eagle3.1")
     lines = [{"id": p.id, "text": " ".join(f"w{i}" for i in p.token_ids)} for p in planted.prompts()]
     (root / "prompts.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     for name, held in (("sound", weights), ("permuted", scrambled(weights))):
         save_checkpoint(root / name, CONFIG, held, "specforge")
-    probed(root, "sound", "sound", audit=False)
-    probed(root, "permuted", "permuted")
-    probed(root, "permuted", "permuted-unaudited", audit=False)
+        probed(root, name, name, audit=False)
     return root
 
 
@@ -60,9 +58,8 @@ def probed(root, name, out, target=None, **options):
     return api.probe_pair(pair, out=root / "runs" / out, probes=chosen("norms,attention,acceptance"), **options)
 
 
-@pytest.mark.parametrize("name", ["permuted", "permuted-unaudited"])
-def test_a_drafter_that_knows_nothing_has_no_verdict(runs, name):
-    run = Run.open(runs / "runs" / name)
+def test_a_drafter_that_knows_nothing_has_no_verdict(runs):
+    run = Run.open(runs / "runs" / "permuted")
     assessment = assess(run)
     assert (assessment.exit_code, assessment.wrong, assessment.judged) == (2, (), False)
     found = verdict(run.summary())
@@ -102,7 +99,7 @@ def test_show_ends_with_the_reason_and_exit_code_2_holds_on_resume(runs):
     shown = CliRunner().invoke(app, ["show", str(runs / "runs" / "permuted")])
     assert "No verdict: the drafter predicts no better than its controls" in " ".join(shown.output.split())
     before = Run.open(runs / "runs" / "permuted").info
-    assert probed(runs, "permuted", "permuted", resume=True).info.trust == before.trust
+    assert probed(runs, "permuted", "permuted", resume=True, audit=False).info.trust == before.trust
     content = json.loads(CliRunner().invoke(app, ["show", str(runs / "runs" / "permuted"), "--json"]).output)
     assert content["exit_code"] == 2
     assert content["trust"]["control"]["lost"] == ["shuffled features", "shuffled tokens", "random drafter"]
