@@ -11,7 +11,6 @@ import contextlib
 import gc
 import multiprocessing
 import os
-import platform
 import resource
 import statistics
 import sys
@@ -25,6 +24,7 @@ from typing import Any
 import torch
 
 from driftscope.errors import DriftscopeError
+from driftscope.measuring.machine import cpu_name
 from driftscope.target.placement import resolve_device
 
 MIB = 1 << 20
@@ -131,14 +131,6 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     """What the figures depend on."""
     told: dict[str, Any] = {"cores": os.cpu_count(), "cpu": cpu_name(), "torch": torch.__version__}
     return told | ({"device": torch.cuda.get_device_name(device)} if on_cuda(device) else {})
-
-
-def cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def device_argument(parser: argparse.ArgumentParser, *, dtype: bool = False) -> None:

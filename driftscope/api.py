@@ -315,7 +315,9 @@ def measure_pair(
         report.message(note)
     asked = replace(asked, horizon=max(asked.horizon, asked.depth))
     request = replace(request, probes=tuple(probes), chains=asked)
-    prepared = captured_texts(request, pair, report, captured) if captured else prompted_texts(request, pair, report)
+    prepared = (
+        prompted_texts(request, pair, report) if captured is None else captured_texts(request, pair, report, captured)
+    )
     captures = [source.capture for source in prepared.sources]
     check_states(captures)
     settings = Settings(

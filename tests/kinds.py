@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 
+from driftscope.measuring.machine import cpu_name
+
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("torch", "transformers", "numpy", "nnsight", "scipy")
 NO_CASE = "no case: "
@@ -118,12 +120,3 @@ def record(stats: dict[str, list[Any]]) -> dict[str, Any]:
 
 SEEDS = {"random head, random embedding": 6, "draft vocabulary of another run": 5}
 """Of the faults that are drawn at random (benchmarks/twins.py); everything else is greedy and draws nothing."""
-
-
-def cpu_name() -> str:
-    """As the machine calls it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from driftscope.audit.controls import Control, judged, scrambled
 from driftscope.audit.decide import Limits
+from driftscope.audit.score import FLOOR
 from driftscope.captures.capture import Capture
 from driftscope.captures.conditions import spread
 from driftscope.chain.block import chain_of
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 PROMPTS, ANCHORS = 16, 8
 _SPAN = 64
 """Anchors lie among the first so many of a continuation, so that the prefix pass stays short."""
-_FLOOR = 1e-3
-"""Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def _scores(
             own = values["logits"].float().softmax(-1)
             index = draft_ids[wanted[rows]]
             chance = own.gather(1, index.clamp(min=0)[:, None])[:, 0] * (index >= 0)
-            chance = (1 - _FLOOR) * chance.nan_to_num(0.0).double() + _FLOOR / drafter.config.vocab_size
+            chance = (1 - FLOOR) * chance.nan_to_num(0.0).double() + FLOOR / drafter.config.vocab_size
             return {"loss": -chance.log(), "agree": (drafter.target_ids[largest(own)] == wanted[rows]).double()}
 
         (found,) = observe(model, inputs, measure, sites=("logits",))

@@ -24,7 +24,7 @@ from driftscope.drafter.argmax import largest
 from driftscope.drafter.attention import Window, probabilities
 from driftscope.drafter.layer import AttentionLayer, KeysDoneError
 
-_FLOOR = 1e-3
+FLOOR = 1e-3
 """Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""
 
 
@@ -254,7 +254,7 @@ class _Reader:
         else:
             draft = self.draft_ids[ids]
             chance = own.gather(1, draft.clamp(min=0)) * (draft >= 0)
-        chance = (1 - _FLOOR) * chance.double() + _FLOOR / self.size
+        chance = (1 - FLOOR) * chance.double() + FLOOR / self.size
         return -(probabilities.double() * chance.log()).sum(-1), self.target_ids[largest(own)], sound
 
 

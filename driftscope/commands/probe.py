@@ -225,15 +225,14 @@ def probe(
         given["probes"] = probes
     if capture is not None and str(context.get_parameter_source("max_new_tokens")).endswith("COMMANDLINE"):
         raise DriftscopeError("--max-new-tokens changes nothing about --capture: its texts are as long as they are")
-    _check_probes(probes, probe_option)
+    chosen_options = _check_probes(probes, probe_option)
     state(context).run = folder
 
     with working(state(context).debug) as progress:
         from driftscope.api import measure_request
         from driftscope.measuring.request import ProbeRequest
-        from driftscope.probes.options import parse_options
 
-        request = ProbeRequest.of(checkpoint, folder, options=parse_options(probe_option or ()), **given)
+        request = ProbeRequest.of(checkpoint, folder, options=chosen_options, **given)
         run = measure_request(request, progress)
         progress.message("looking for findings")
         # A block drafter has no more steps than its block.
@@ -266,11 +265,11 @@ def _folder(checkpoint: str, out: Path | None, resume: bool) -> Path:
     return out
 
 
-def _check_probes(names: str | None, options: list[str] | None) -> None:
-    """Names of probes and the form of options, before anything is loaded."""
+def _check_probes(names: str | None, options: list[str] | None) -> dict[str, str]:
+    """The options; names of probes and the form of options are checked before anything is loaded."""
     from driftscope.probes import chosen
     from driftscope.probes.options import parse_options
 
     if names is not None:
         chosen(names)
-    parse_options(options or ())
+    return parse_options(options or ())

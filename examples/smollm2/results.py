@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import target as example_target
+import torch
 from demo import CHECKPOINTS, DRAFTERS
 
 from driftscope.api import probe
@@ -30,6 +31,7 @@ from driftscope.commands.content import run_content
 from driftscope.compare import compare
 from driftscope.figures import probe_figures
 from driftscope.findings import assess, save
+from driftscope.measuring.machine import cpu_name
 from driftscope.probes import DEFAULT
 from driftscope.progress import stderr_progress
 from driftscope.runs.run import Run
@@ -46,8 +48,8 @@ def provenance() -> dict[str, Any]:
         "changed_since": bool(_git("status", "--porcelain", "--", "driftscope", "probes", "examples")),
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
-        "cpu": _cpu(),
-        "capability": _capability(),
+        "cpu": cpu_name(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
     }
 
 
@@ -85,19 +87,6 @@ def write(name: str, made: dict[str, Any]) -> None:
 def _git(*command: str) -> str:
     found = subprocess.run(["git", *command], cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
     return found.stdout.strip()
-
-
-def _cpu() -> str:
-    """The processor's name, as far as the system tells it."""
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if file.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _capability() -> str:
-    import torch
-
-    return torch.backends.cpu.get_cpu_capability()
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from driftscope.measuring.machine import cpu_name
 
 
 def options(description: str | None, out: Path) -> argparse.ArgumentParser:
@@ -147,12 +148,10 @@ def save_state(path: Path, state: dict) -> None:
 def versions() -> dict[str, str]:
     import transformers
 
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "cpu": (names or [platform.machine()])[0],
+        "cpu": cpu_name(),
     }
 
 
