@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 TARGET := build/target/config.json
 WORKERS ?= 2
 
-.PHONY: venv demo test lint docs clean
+.PHONY: venv demo generated test test-all test-cpus lint docs clean
 .DELETE_ON_ERROR:
 
 venv: $(STAMP)
@@ -37,6 +37,20 @@ $(TARGET): | venv
 # One thread a worker: two torch processes with a thread per core each slow one another down.
 test: lint $(TARGET)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+# With the tests that take minutes each; what these gave is committed.
+test-all: test
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile -m nightly --record tests/nightly-results.json
+
+# The numeric tests again under every instruction set that this CPU has. QUICK=--quick: with one thread only.
+test-cpus: venv
+	$(BIN)/python -m tests.cpus $(QUICK)
+
+# What the pages say of results and of the code's own tables, made anew.
+generated: venv
+	$(BIN)/python docs/fill.py
+	$(BIN)/python -m tests.support
+	$(BIN)/python -m tests.checkpoints.layouts
 
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

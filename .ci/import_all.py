@@ -38,7 +38,7 @@ def main(wheel: str) -> None:
         if file is None or installed not in Path(file).resolve().parents:
             sys.exit(f"{name} was imported from {file}, not from the wheel in {installed}")
 
-    from driftscope.prompts import load_prompts
+    from driftscope.target.prompts import load_prompts
 
     print(f"wheel: {len(modules)} modules imported, {len(load_prompts(None))} prompts shipped")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from driftscope.app.library import Entry
-from driftscope.schema import RunInfo
+from driftscope.runs.schema import RunInfo
 
 _OWN = {"--probes": 1, "--out": 1, "-o": 1, "--resume": 0, "--json": 0}
 """Options of a recorded command that another one gives anew, and how many values follow them."""

@@ -10,7 +10,7 @@ import streamlit as st
 
 from driftscope.app.drawing import Drawn, folded, resized
 from driftscope.app.look import GRID, theme_name
-from driftscope.charts.theme import ThemeName, theme
+from driftscope.show.charts.theme import ThemeName, theme
 
 _WIDE = 860
 """Pixels across which panels of one drawing are laid out; the page scales them to the width that there is."""
@@ -87,13 +87,13 @@ def escaped(text: str) -> str:
 
 
 def _svg(drawn: Drawn, look: ThemeName) -> bytes:
-    from driftscope.charts.export import svg_of
+    from driftscope.show.charts.export import svg_of
 
     return svg_of(drawn.spec, look).encode()
 
 
 def _png(drawn: Drawn, look: ThemeName) -> bytes:
-    from driftscope.charts.export import png_of
+    from driftscope.show.charts.export import png_of
 
     return png_of(drawn.spec, look)
 

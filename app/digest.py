@@ -14,14 +14,14 @@ import platformdirs
 
 from driftscope._version import __version__
 from driftscope.errors import DriftscopeError, RunError
+from driftscope.files.json import json_object
 from driftscope.findings.thresholds import load
-from driftscope.report.content import RunPart
-from driftscope.run import Run
-from driftscope.summary import counts
-from driftscope.untrusted import json_object
+from driftscope.runs.run import Run
+from driftscope.runs.summary import counts
+from driftscope.show.report.content import RunPart
 
 Digest = dict[str, Any]
-_FORM = 1
+_FORM = 2
 """Goes into every key: raise it when a digest holds something else than before."""
 
 
@@ -32,6 +32,7 @@ def digest(run: Run, part: RunPart) -> Digest:
         "kind": part.verdict.kind,
         "headline": part.verdict.headline,
         "onset": dict(part.assessment.onsets),
+        "onset_spread": {key: dict(spread) for key, spread in part.assessment.spreads.items()},
         "codes": [finding.code for finding in part.assessment.wrong],
         "served": summary["acceptance_length"].get("served"),
         "steps": len(summary["steps"]),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from driftscope.charts import spec
-from driftscope.gallery import Picture
+from driftscope.show.charts import spec
+from driftscope.show.gallery import Picture
 
 Spec = dict[str, Any]
 _GROUPS = ("vconcat", "hconcat", "concat")
@@ -43,7 +43,7 @@ class Drawn:
 
     @classmethod
     def chart(cls, name: str, title: str, about: str, chart: Any, table: pd.DataFrame | None = None) -> Drawn:
-        """A chart of `driftscope.charts`."""
+        """A chart of `driftscope.show.charts`."""
         return cls(name, title, about, spec(chart), pd.DataFrame() if table is None else table)
 
     @property

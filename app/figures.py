@@ -8,20 +8,21 @@ from typing import Any
 
 import pandas as pd
 
-from driftscope import frames
 from driftscope.app.drawing import Drawn
-from driftscope.charts import attention as attention_charts
-from driftscope.charts import norms as norm_charts
-from driftscope.charts.linked import linked
-from driftscope.charts.theme import BUCKET_NAMES
-from driftscope.frames import Runs
-from driftscope.gallery import clean, conditions, figures_table
-from driftscope.gallery.picture import Picture, View
-from driftscope.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
-from driftscope.report.content import RunPart, comparison_of, comparison_pictures, run_parts
+from driftscope.show import frames
+from driftscope.show.charts import attention as attention_charts
+from driftscope.show.charts import norms as norm_charts
+from driftscope.show.charts.linked import linked
+from driftscope.show.charts.theme import BUCKET_NAMES
+from driftscope.show.frames import Runs
+from driftscope.show.gallery import clean, conditions, figures_table
+from driftscope.show.gallery.cost import cost_pictures
+from driftscope.show.gallery.picture import Picture, View
+from driftscope.show.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
+from driftscope.show.report.content import RunPart, comparison_of, comparison_pictures, run_parts
 
-Onsets = tuple[tuple[tuple[str, Any], ...], ...]
-"""Per run its onsets, as pairs."""
+Onsets = tuple[tuple[tuple[str, Any, Any, Any], ...], ...]
+"""Per run its onsets: key, onset, and the ends of its spread."""
 
 
 def parts(runs: Runs) -> list[RunPart]:
@@ -31,12 +32,21 @@ def parts(runs: Runs) -> list[RunPart]:
 
 def view(runs: Runs, found: Onsets = ()) -> View:
     """All steps, with the onsets at the thresholds in force."""
-    return View(runs, None, frames.onsets(runs, None, [dict(part) for part in found]) if found else _no_onsets())
+    if not found:
+        return View(runs, None, _no_onsets())
+    starts = [{key: start for key, start, _, _ in part} for part in found]
+    spreads = [{key: {"low": low, "high": high} for key, _, low, high in part} for part in found]
+    return View(runs, None, frames.onsets(runs, None, starts, spreads))
 
 
 def overview(runs: Runs, found: Onsets) -> list[Drawn]:
     """The one picture."""
     return _drawn(clean.overview_pictures(view(runs, found)))
+
+
+def costs(runs: Runs, found: Onsets) -> list[Drawn]:
+    """What drift costs, where that was measured."""
+    return _drawn(cost_pictures(view(runs, found)))
 
 
 def norms(runs: Runs, unit: Any, mode: Any, feed: str) -> list[Drawn]:
@@ -263,7 +273,7 @@ def _drawn(pictures: Any) -> list[Drawn]:
 
 
 def _no_onsets() -> pd.DataFrame:
-    return pd.DataFrame(columns=["run", "key", "name", "step"])
+    return pd.DataFrame(columns=["run", "key", "name", "step", "low", "high"])
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from driftscope.errors import RunError
-from driftscope.naming import short_name
-from driftscope.run import Run
-from driftscope.schema import RunInfo
+from driftscope.runs.naming import short_name
+from driftscope.runs.run import Run
+from driftscope.runs.schema import RunInfo
 
 PATHS = "DRIFTSCOPE_APP_PATHS"
 """Environment variable by which `driftscope app` hands over its arguments, as JSON."""

@@ -14,8 +14,8 @@ from driftscope.app.digest import Digest, digest, store, stored
 from driftscope.app.figures import parts
 from driftscope.app.library import Entry, signature
 from driftscope.errors import DriftscopeError, RunError
-from driftscope.frames import Runs
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show.frames import Runs
 
 # Arrow's own allocator gives memory back after every file; getting it again page by page takes longer than reading does.
 pa.set_memory_pool(pa.system_memory_pool())

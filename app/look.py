@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
-from driftscope.charts.theme import BACKGROUND, ThemeName
+from driftscope.show.charts.theme import BACKGROUND, ThemeName
 
 GRID = "grid"
 """Prefix of the keys of containers whose children stand in a grid."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.frames import Runs
-from driftscope.summary import CLEAN
+from driftscope.runs.summary import CLEAN
+from driftscope.show.frames import Runs
 
 _CHAIN = ["anchor", "step", "loop", "drafted", "text", "match", "accepted", "rank", "prob", "top_prob"]
 

@@ -95,7 +95,7 @@ def _facts(entry: Entry) -> None:
 
 def entry_target(entry: Entry) -> str:
     """Short name of the target."""
-    from driftscope.naming import short_name
+    from driftscope.runs.naming import short_name
 
     return short_name(entry.info.target.name) if entry.info else ""
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pandas as pd
 
 from driftscope.app.reading import Key, Reading
-from driftscope.charts.theme import BUCKET_COLOURS, BUCKET_NAMES, ThemeName
+from driftscope.show.charts.theme import BUCKET_COLOURS, BUCKET_NAMES, ThemeName
 
 _STATES = {
     "accepted": ("#0072B2", "✓", "accepted"),

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftscope.captures import Capture
-from driftscope.chain import Feed
-from driftscope.measure import BUCKETS
-from driftscope.pair import Pair, load_pair
-from driftscope.recording import record
-from driftscope.subject import Settings, Subject
+from driftscope.captures.capture import Capture
+from driftscope.captures.record import record
+from driftscope.chain.chain import Feed
+from driftscope.chain.measure import BUCKETS
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 
 Steps = list[dict[str, Tensor]]
 

@@ -20,6 +20,7 @@ PROGRAMS = {
     "chain": ("chain.py", True, ("--threads",)),
     "capture_cost": ("capture_cost.py", True, ("--threads",)),
     "growth": ("growth.py", False, ("--threads",)),
+    "drift_cost": ("drift_cost.py", True, ("--threads",)),
     "training_cost": ("training_cost.py", True, ("--threads",)),
     "app_speed": ("app_speed.py", False, ()),
 }

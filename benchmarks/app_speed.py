@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from driftscope.app.library import PATHS, find_runs, signature  # noqa: E402
-from driftscope.run import Run  # noqa: E402
+from driftscope.runs.run import Run  # noqa: E402
 from tests.fake_run import Fake  # noqa: E402
 from tests.rich_run import add_probes, write_rich_run  # noqa: E402
 

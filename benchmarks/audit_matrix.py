@@ -30,22 +30,22 @@ from rich.table import Table
 from twins import BY_NAME, PAIRS, TWINS, broken, fits, weak
 
 from driftscope.audit import audit_captures
+from driftscope.audit.batches import FIRST, Material, prepare
 from driftscope.audit.controls import run_controls
 from driftscope.audit.decide import Difference, Limits
 from driftscope.audit.hypotheses import hypotheses
-from driftscope.audit.material import FIRST, Material, prepare
 from driftscope.audit.report import Audit
 from driftscope.audit.rounds import hopeless, judge, winner
 from driftscope.audit.run import facts, take_captures
 from driftscope.audit.score import Runner, Scores
 from driftscope.audit.setting import Setting
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
+from driftscope.chain.pair import Pair, load_pair
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import build_drafter
 from driftscope.errors import CheckpointError
-from driftscope.pair import Pair, load_pair
 from driftscope.progress import NullProgress
-from driftscope.target import load_target
+from driftscope.target.model import load_target
 
 Made = tuple[DrafterConfig, dict[str, Any]]
 Line = dict[str, Any]

@@ -48,8 +48,8 @@ from ways import (
     subjects,
 )
 
+from driftscope.chain.prompt_chains import Subject
 from driftscope.errors import DriftscopeError
-from driftscope.subject import Subject
 
 REPEATS = {"eager": 1, "cached": 3, "ours": 5}
 

@@ -10,7 +10,7 @@
 4. Two runs with deterministic kernels, bit for bit; then the cost benchmarks in reduced sizes (`cuda_costs`), as many as
    still fit.
 
-Exit code 0 when 1, 2 and 4 hold, or when there is no CUDA device; 1 otherwise. `--device cpu` is a dry run.
+Exit code 0 when 1, 2 and 4 hold, 1 when they do not, 2 when there is no CUDA device. `--device cpu` is a dry run.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from rich.console import Console
 from torch import nn
 from ways import Job
 
-from driftscope.cache import CaptureCache
-from driftscope.captures import capture
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import capture
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError
-from driftscope.features import needed_boundaries
-from driftscope.pair import Pair, load_pair
 from driftscope.probes import chosen
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.subject import Settings, Subject
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 GUARDED = ("norms", "noise", "pin")
 """Probes whose chains may not wait: plain ones and their sampling acceptance, comparisons, interventions."""
@@ -217,8 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--out", type=Path, help="write the figures here as JSON, after every part")
     given = parser.parse_args(arguments)
     if torch.device(given.device).type == "cuda" and not torch.cuda.is_available():
-        print("no CUDA device")
-        return 0
+        print("error: no CUDA device, so nothing was checked; --device cpu is a dry run", file=sys.stderr)
+        return 2
     budget = cuda_costs.Budget(given.budget)
 
     def keep(result: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from measuring import on_cuda
 from rich.console import Console
 from ways import Job, refuse_unknown
 
-from driftscope.prompts import load_prompts
+from driftscope.target.prompts import load_prompts
 
 BATCH = 8
 """Prompts that a capture continues at once."""

@@ -34,8 +34,8 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 from ways import bare_chain
 
+from driftscope.chain.prompt_chains import Subject
 from driftscope.drafter.linear import Linear
-from driftscope.subject import Subject
 
 VARIED: dict[str, tuple[int, ...]] = {
     "text": (256, 512, 1024, 2048, 4096, 8192),

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import torch
 
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
+from driftscope.chain.pair import Pair, as_dtype
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.sizes import expected_shapes
 from driftscope.drafter import build_drafter
-from driftscope.pair import Pair, as_dtype
-from driftscope.subject import Settings, Subject
 
 
 @dataclass(frozen=True)

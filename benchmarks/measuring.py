@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from driftscope.errors import DriftscopeError
-from driftscope.placement import resolve_device
+from driftscope.target.placement import resolve_device
 
 MIB = 1 << 20
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from driftscope.prompts import Prompt
-from driftscope.run import Run
-from driftscope.schema import TABLES
+from driftscope.runs.run import Run
+from driftscope.runs.schema import TABLES
+from driftscope.target.prompts import Prompt
 
 RUNS = ("first", "second")
 PROGRAM = "import json, sys; from driftscope.api import probe; probe(**json.loads(sys.argv[1]))"

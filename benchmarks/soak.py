@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from driftscope.errors import DriftscopeError  # noqa: E402
-from driftscope.run import Run  # noqa: E402
-from driftscope.schema import TABLES  # noqa: E402
+from driftscope.runs.run import Run  # noqa: E402
+from driftscope.runs.schema import TABLES  # noqa: E402
 from tests.tiny_pair import TinyPair, save_pair, tiny_pair, write_prompts  # noqa: E402
 
 MAX_STARTS = 2000
@@ -87,7 +87,7 @@ class Forked:
     def __init__(self, arguments: Sequence[str]) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
-            ["driftscope.cli", "driftscope.api", "driftscope.pair", "nnsight", "transformers"]
+            ["driftscope.cli", "driftscope.api", "driftscope.chain.pair", "nnsight", "transformers"]
         )
         self._process = context.Process(target=_quietly, args=(list(arguments),))
         self._process.start()

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from driftscope.checkpoints.files import open_source
+from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import DriftscopeError
 from driftscope.integrations import drift_metrics, training_capture
-from driftscope.target import load_target
+from driftscope.target.model import load_target
 
 GOAL = 2.0
 """Seconds, for the example pair on two cores."""

@@ -13,17 +13,17 @@ import torch
 from naive import Numbers
 from transformers.utils.logging import disable_progress_bar
 
-from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
-from driftscope.chain import chain_inputs
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture, capture
+from driftscope.chain.chain import chain_inputs
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.measure import BUCKETS, HEAVIEST, StepMeasure
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints import open_checkpoint
 from driftscope.drafter.site import site
 from driftscope.errors import DriftscopeError
-from driftscope.features import needed_boundaries
-from driftscope.measure import BUCKETS, HEAVIEST, StepMeasure
-from driftscope.pair import Pair, load_pair
-from driftscope.prompts import TokenizedPrompt, load_prompts, tokenize_prompts
-from driftscope.subject import Settings, Subject
+from driftscope.target.prompts import TokenizedPrompt, load_prompts, tokenize_prompts
 
 SINKS = (0,)
 RMS_TOLERANCE = 1e-4

@@ -56,6 +56,7 @@ def cost_page() -> str:
         "chain": _chain,
         "capture_cost": _capture,
         "growth": _growth,
+        "drift_cost": _drift_cost,
         "training_cost": _training,
         "startup": _startup,
         "app_speed": _dashboard,
@@ -115,6 +116,23 @@ def _capture(found: dict[str, Any]) -> list[str]:
         "## The target's side",
         f"Continuation and recording of {found['prompts']} prompts ({found['tokens']} tokens) take"
         f" {found['cpu_ratio']:.2f} times the CPU time of transformers' `generate` and one plain forward over the same texts.",
+    ]
+
+
+def _drift_cost(found: dict[str, Any]) -> list[str]:
+    names = {
+        "default": "the first 16 anchors",
+        "split_state": "`cost.split_state=true`",
+        "all_anchors": "`cost.anchors=all`",
+    }
+    seconds, worth = found["seconds_per_prompt"], found["clean_chains"]
+    rows = [[about, f"{seconds[name]:.2f}", f"{worth[name]:.1f}"] for name, about in names.items()]
+    return [
+        "## The probe cost",
+        f"{found['prompts']} prompts of {found['anchors']:.0f} anchors, {found['depth']} steps, {found['threads']} thread. One"
+        f" set of undisturbed chains, all sites read, takes {seconds['clean']:.2f} CPU seconds a prompt; the goal is under"
+        f" {found['goal']:g} of them.",
+        _table(["patched chains of", "CPU s a prompt", "clean chains' worth"], rows),
     ]
 
 

@@ -10,7 +10,7 @@ from driftscope.findings import Definition, definitions
 from driftscope.findings import thresholds as limits
 from driftscope.probes import DEFAULT, SHIPPED, Probe, available
 from driftscope.probes.options import option_fields
-from driftscope.schema import TABLES, Column
+from driftscope.runs.schema import TABLES, Column
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {

@@ -6,11 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from driftscope._version import __version__
+from driftscope.views import VIEWS
 
 if TYPE_CHECKING:
     from driftscope.api import capture_prompts, load_pair, open_run, probe, probe_pair
     from driftscope.audit import audit as audit_checkpoint
     from driftscope.compare import compare as compare_runs
+    from driftscope.runs.run import Run
+    from driftscope.show.chartbook import ChartBook
 
 __all__ = [
     "__version__",
@@ -34,6 +37,22 @@ _LAZY = {
     "probe": "driftscope.api:probe",
     "probe_pair": "driftscope.api:probe_pair",
 }
+
+
+def _summary(run: Run, depth: int | None = None) -> dict[str, Any]:
+    from driftscope.figures.summary import run_summary
+
+    return run_summary(run, depth)
+
+
+def _charts(run: Run) -> ChartBook:
+    from driftscope.show.chartbook import ChartBook
+
+    return ChartBook([run])
+
+
+# Here, because whoever imports any module of the package imports this one first.
+VIEWS.update(summary=_summary, charts=_charts)
 
 
 def __getattr__(name: str) -> Any:

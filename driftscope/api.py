@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from driftscope.audit.kept import audited_boundaries, keep_short_audit
-from driftscope.cache import CaptureCache
-from driftscope.capture_folder import CaptureFolder, open_captures
-from driftscope.captured import about as about_captures
-from driftscope.captured import captured_sinks, captured_sources, check_probes, ends_of
-from driftscope.captures import Capture
-from driftscope.captures import capture as take
-from driftscope.dumps.formats import Ids, Last
-from driftscope.engine import choose_sinks, run_probes, take_captures
+from driftscope.audit.short_in_run import audited_boundaries, keep_short_audit
+from driftscope.audit.trusting import keep_control, keep_texts
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture
+from driftscope.captures.capture import capture as take
+from driftscope.captures.folder import CaptureFolder, open_captures
+from driftscope.captures.state_checks import check_states
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.pair import Pair, as_dtype, load_pair
+from driftscope.chain.prompt_chains import Settings
 from driftscope.errors import DriftscopeError, PromptError
-from driftscope.estimate import estimate, told
-from driftscope.features import needed_boundaries
-from driftscope.naming import fresh_run
-from driftscope.pair import Pair, as_dtype, load_pair
-from driftscope.placement import DeviceMap, be_deterministic
+from driftscope.from_engines.formats import Ids, Last
+from driftscope.measuring.captured_texts import about as about_captures
+from driftscope.measuring.captured_texts import captured_sinks, captured_sources, check_probes, ends_of
+from driftscope.measuring.estimate import estimate, told
+from driftscope.measuring.measure import Bench, Prepared, choose_sinks, run_probes, take_captures
+from driftscope.measuring.ray import check_installed, job_of, run_on_ray
+from driftscope.measuring.request import ProbeRequest
+from driftscope.measuring.start import start_run
 from driftscope.probes import DEFAULT, Probe, chosen
 from driftscope.probes.base import applicable
-from driftscope.probes.options import configured
 from driftscope.progress import NullProgress, ProgressReport
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.ray_shards import Job, check_installed, job_of, run_on_ray
-from driftscope.run import Run
-from driftscope.starting import start_run
-from driftscope.subject import Settings
-from driftscope.target import Target, load_target
-from driftscope.target_ends import TargetEnds, load_target_ends
+from driftscope.runs.naming import fresh_run
+from driftscope.runs.run import Run
+from driftscope.target.ends import TargetEnds, load_target_ends
+from driftscope.target.model import Target, load_target
+from driftscope.target.placement import DeviceMap, be_deterministic
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
 
@@ -91,9 +94,9 @@ def capture(
     Without `source` the target continues the prompts, and layers are the boundaries to record beside the final state (None:
     those that `drafter` reads, else the published default). With it, states are read from a folder that vLLM, speculators,
     SpecForge or TorchSpec wrote, of the target only embedding, final norm and head are loaded, and layers are the ids that
-    the peer was given; see `driftscope.capturing.capture_from`. Raises a DriftscopeError of one line.
+    the peer was given; see `driftscope.from_engines.make.capture_from`. Raises a DriftscopeError of one line.
     """
-    from driftscope.capturing import capture_from, capture_with_target
+    from driftscope.from_engines.make import capture_from, capture_with_target
 
     report = progress or NullProgress()
     places: dict[str, Any] = {
@@ -180,76 +183,70 @@ def probe(
     `capture()`, whose texts are probed instead of prompts; of the target only embedding, final norm and head are loaded.
     device_map, drafter_device: as `load_pair` takes them. deterministic: only kernels whose results repeat bit for bit.
     audit: a short audit first (`driftscope.audit.short`), kept in the run with the finding that it makes.
-    shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.ray_shards`). Raises a DriftscopeError of one
+    shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.measuring.ray`). Raises a DriftscopeError of one
     line for whatever the user can mend; what was measured until then stays in the run folder.
     """
-    report = progress or NullProgress()
-    if deterministic:
-        be_deterministic()
-    wanted = configured(chosen(probes), options or {})
-    folder = Path(out) if out is not None else fresh_run(checkpoint)
-    if not (resume and folder.exists()):
-        Run.check_place(folder)
-    captured = None if capture is None else open_captures(capture)
-    if shards == "ray":
-        check_installed()
-        if device_map is not None or drafter_device is not None or deterministic:
-            raise DriftscopeError(
-                "--shards ray: workers place the pair by --device alone; leave out --device-map, --drafter-device and"
-                " --deterministic"
-            )
-    report.message(f"loading {checkpoint}")
-    if captured is not None:
-        if prompts is not None or chat_template is not None:
-            raise DriftscopeError("--prompts and --chat-template change nothing about --capture; leave them out")
-        check_probes(wanted)
-        target = ends_of(captured, target, device=device, dtype=as_dtype(dtype), trust_remote_code=trust_remote_code)
-        max_new_tokens = captured.max_new_tokens
-    pair = load_pair(
+    request = ProbeRequest.of(
         checkpoint,
-        target,
-        device=device,
-        dtype=dtype,
-        overrides=overrides,
-        revision=revision,
-        trust_remote_code=trust_remote_code,
-        device_map=device_map,
-        drafter_device=drafter_device,
-    )
-    if chat_template is not None:
-        pair.target.tokenizer.chat_template = read_template(Path(chat_template))
-    job = None
-    if shards == "ray":
-        job = job_of(
-            pair,
-            wanted,
-            captured=captured is not None,
-            overrides=overrides,
-            chat_template=None if chat_template is None else pair.target.tokenizer.chat_template,
-            cache_dir=None if cache_dir is None else str(Path(cache_dir).resolve()),
-            device=device,
-            dtype=dtype,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-        )
-    return probe_pair(
-        pair,
+        out if out is not None else fresh_run(checkpoint),
+        target=target,
         prompts=prompts,
-        out=folder,
+        chat_template=chat_template,
         max_new_tokens=max_new_tokens,
         depth=depth,
         horizon=horizon,
         anchors=anchors,
+        device=device,
+        dtype=dtype,
         sink=sink,
-        probes=wanted,
+        probes=chosen(probes),
         resume=resume,
+        overrides=overrides,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
         cache_dir=cache_dir,
         seed=seed,
-        progress=report,
-        captured=captured,
-        job=job,
+        options=options,
+        capture=capture,
+        shards=shards,
+        device_map=device_map,
+        drafter_device=drafter_device,
+        deterministic=deterministic,
         audit=audit,
     )
+    return measure_request(request, progress)
+
+
+def measure_request(request: ProbeRequest, progress: ProgressReport | None = None) -> Run:
+    """Load what is asked for, measure it, and return the run; what `probe` and the command call.
+
+    Raises as `probe` does.
+    """
+    report = progress or NullProgress()
+    places, texts = request.places, request.texts
+    if places.deterministic:
+        be_deterministic()
+    if not (request.resume and request.out.exists()):
+        Run.check_place(request.out)
+    captured = None if texts.capture is None else open_captures(texts.capture)
+    if request.shards == "ray":
+        check_installed()
+    report.message(f"loading {request.checkpoint}")
+    target = request.target
+    if captured is not None:
+        check_probes(request.probes)
+        target = ends_of(
+            captured,
+            target,
+            device=places.device,
+            dtype=as_dtype(places.dtype),
+            trust_remote_code=places.trust_remote_code,
+        )
+        request = replace(request, texts=replace(texts, max_new_tokens=captured.max_new_tokens))
+    pair = load_pair(request.checkpoint, target, overrides=request.overrides, **places.of_pair())
+    if texts.chat_template is not None:
+        pair.target.tokenizer.chat_template = read_template(Path(texts.chat_template))
+    return measure_pair(request, pair, report, captured)
 
 
 def read_template(file: Path) -> str:
@@ -278,54 +275,84 @@ def probe_pair(
     progress: ProgressReport | None = None,
     captured: CaptureFolder | None = None,
     audit: bool = True,
-    job: Job | None = None,
 ) -> Run:
-    """probe() for a pair that is loaded already. captured: texts to probe instead of prompts, of the pair's target. job: how
-    the workers of a Ray cluster load the pair, if they are to measure."""
-    report = progress or NullProgress()
-    probes, notes = applicable(probes, pair)
+    """probe() for a pair that is loaded already. captured: texts to probe instead of prompts, of the pair's target."""
+    request = ProbeRequest.of(
+        pair.checkpoint.path,
+        out,
+        prompts=prompts,
+        max_new_tokens=max_new_tokens,
+        depth=depth,
+        horizon=horizon,
+        anchors=anchors,
+        sink=sink,
+        probes=probes,
+        resume=resume,
+        cache_dir=cache_dir,
+        seed=seed,
+        audit=audit,
+    )
+    return measure_pair(request, pair, progress or NullProgress(), captured)
+
+
+def measure_pair(
+    request: ProbeRequest, pair: Pair, report: ProgressReport, captured: CaptureFolder | None = None
+) -> Run:
+    """What is asked for, of a pair that is loaded. captured: texts to probe instead of prompts, of the pair's target."""
+    probes, notes = applicable(request.probes, pair)
     if notes and not probes:
         raise DriftscopeError(notes[0])
+    asked = request.chains
     longest = pair.drafter.max_steps
-    if longest is not None and depth > longest:
+    if longest is not None and asked.depth > longest:
         notes.append(
-            f"a block of {pair.config.block_size} rows drafts {longest} tokens: depth is {longest}, not {depth}"
+            f"a block of {pair.config.block_size} rows drafts {longest} tokens: depth is {longest}, not {asked.depth}"
         )
-        depth = longest
+        asked = replace(asked, depth=longest)
     for note in notes:
         report.message(note)
-    horizon = max(horizon, depth)
-    cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
-    extra = {b for item in probes for b in item.boundaries(pair)}
-    extra |= audited_boundaries(pair, prompts) if audit and captured is None else set()
-    about: dict[str, Any] = {}
-    if captured is not None:
-        check_probes(probes)
-        sources, skipped = captured_sources(captured, pair, horizon=horizon, extra=extra, progress=report)
-        sink = captured_sinks(captured, sink, report)
-        about = {"capture": about_captures(captured, sources)}
-    else:
-        sources, skipped = take_captures(
-            pair,
-            prompts=prompts,
-            max_new_tokens=max_new_tokens,
-            horizon=horizon,
-            extra=extra,
-            cache=cache,
-            progress=report,
-        )
-    captures = [source.capture for source in sources]
-    sinks = choose_sinks(pair, captures, sink)
-    settings = Settings(depth=depth, horizon=horizon, sinks=sinks, anchors=anchors, seed=seed)
-    run = start_run(pair, captures, settings, skipped, max_new_tokens, out=Path(out), resume=resume, about=about)
-    if audit and all(record.greedy for record in captures):
+    asked = replace(asked, horizon=max(asked.horizon, asked.depth))
+    request = replace(request, probes=tuple(probes), chains=asked)
+    prepared = captured_texts(request, pair, report, captured) if captured else prompted_texts(request, pair, report)
+    captures = [source.capture for source in prepared.sources]
+    check_states(captures)
+    settings = Settings(
+        depth=asked.depth,
+        horizon=asked.horizon,
+        sinks=choose_sinks(pair, captures, prepared.sink),
+        anchors=asked.anchors,
+        spread=asked.anchors is not None,
+        seed=asked.seed,
+    )
+    run = start_run(request, pair, captures, settings, prepared)
+    told_nothing = keep_texts(run, pair, captures, report)
+    if request.audit and not told_nothing and all(record.greedy for record in captures):
         keep_short_audit(run, pair, captures, report)
+    if not told_nothing:
+        keep_control(run, pair, captures, report)
     begun = set(run.probes)
     new = [item for item in probes if item.shard not in begun]
+    bench = Bench(pair, settings, request.texts.max_new_tokens, request.texts.cache())
     if any(item.name not in DEFAULT for item in new):
-        report.message(told(estimate(pair, new, settings, prompts=len(sources), max_new_tokens=max_new_tokens)))
-    if job is not None:
-        run_on_ray(run, pair, sources, settings, probes, job, max_new_tokens=max_new_tokens, progress=report)
+        report.message(told(estimate(pair, new, settings, prompts=len(captures), max_new_tokens=bench.max_new_tokens)))
+    if request.shards == "ray":
+        run_on_ray(run, bench, prepared.sources, probes, job_of(request, pair), report)
     else:
-        run_probes(run, pair, sources, settings, probes, max_new_tokens=max_new_tokens, cache=cache, progress=report)
+        run_probes(run, bench, prepared.sources, probes, report)
     return run
+
+
+def prompted_texts(request: ProbeRequest, pair: Pair, report: ProgressReport) -> Prepared:
+    """The target's continuations of the prompts, with every state that the probes and the audit read."""
+    extra = {b for item in request.probes for b in item.boundaries(pair)}
+    extra |= audited_boundaries(pair, request.texts.prompts) if request.audit else set()
+    return take_captures(request, pair, extra, report)
+
+
+def captured_texts(request: ProbeRequest, pair: Pair, report: ProgressReport, captured: CaptureFolder) -> Prepared:
+    """Texts that were captured elsewhere."""
+    check_probes(request.probes)
+    extra = {b for item in request.probes for b in item.boundaries(pair)}
+    sources, skipped = captured_sources(captured, pair, horizon=request.chains.horizon, extra=extra, progress=report)
+    sink = captured_sinks(captured, request.chains.sink, report)
+    return Prepared(sources, skipped, sink, {"capture": about_captures(captured, sources)})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from driftscope.kept_runs import Measurement, RunStore
-    from driftscope.pair import Pair
-    from driftscope.run import Run
+    from driftscope.asserts.run_fixture import Measurement, RunStore
+    from driftscope.chain.pair import Pair
+    from driftscope.runs.run import Run
 
 pytest.register_assert_rewrite("driftscope.asserts")
 
@@ -119,14 +119,15 @@ def _driftscope_measurement(request: pytest.FixtureRequest) -> Measurement:
 
 @pytest.fixture(scope="session")
 def _driftscope_runs(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> RunStore:
-    from driftscope.kept_runs import RunStore
+    from driftscope.asserts.run_fixture import RunStore
 
     chosen = _setting(pytestconfig, "runs")
     if chosen is not None:
-        return RunStore(Path(chosen))
+        return RunStore(Path(chosen), _probe_pair)
     cache = getattr(pytestconfig, "cache", None)
     # Without pytest's cache (-p no:cacheprovider) runs last as long as the session.
-    return RunStore(Path(cache.mkdir("driftscope")) if cache is not None else tmp_path_factory.mktemp("driftscope"))
+    root = Path(cache.mkdir("driftscope")) if cache is not None else tmp_path_factory.mktemp("driftscope")
+    return RunStore(root, _probe_pair)
 
 
 def _closest_marks(item: pytest.Item | Any) -> list[pytest.Mark]:
@@ -154,9 +155,16 @@ def _known(given: dict[str, Any], where: str) -> dict[str, Any]:
     return given
 
 
+def _probe_pair(*arguments: Any, **settings: Any) -> Run:
+    # Imported here: a run that is kept takes no torch.
+    from driftscope.api import probe_pair
+
+    return probe_pair(*arguments, **settings)
+
+
 def _measurement(config: pytest.Config, given: dict[str, Any]) -> Measurement:
     """What is to be measured: keywords first, then options, then the ini file."""
-    from driftscope.kept_runs import Measurement
+    from driftscope.asserts.run_fixture import Measurement
 
     settings = {name: _setting(config, name) for name in _HELP if name not in _PLACES}
     settings |= {name: _located(config, name, value) for name, value in given.items() if value is not None}

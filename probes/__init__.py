@@ -13,8 +13,8 @@ from driftscope.probes.base import ConditionProbe, Probe, Variant
 __all__ = ["DEFAULT", "ConditionProbe", "Probe", "Variant", "available", "chosen"]
 
 GROUP = "driftscope.probes"
-SHIPPED = ("norms", "attention", "acceptance", "noise", "pin", "depth", "layers", "template", "length")
-DEFAULT = ("norms", "attention", "acceptance", "noise")
+SHIPPED = ("norms", "attention", "acceptance", "cost", "noise", "pin", "depth", "layers", "template", "length")
+DEFAULT = ("norms", "attention", "acceptance", "cost", "noise")
 
 
 def available() -> dict[str, Probe]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.conditions import Condition, PlannedText, Source
-    from driftscope.pair import Pair
-    from driftscope.subject import Settings, Subject
+    from driftscope.captures.conditions import Condition, PlannedText, Source
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Settings, Subject
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class Probe(Protocol):
         """The conditions under which chains run."""
 
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
-        """Table name -> rows of one prompt (`driftscope.schema`)."""
+        """Table name -> rows of one prompt (`driftscope.runs.schema`)."""
 
     def cost(self, depth: int) -> float:
         """Chain passes per prompt, in units of one clean chain of `depth` steps."""

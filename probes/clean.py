@@ -11,8 +11,8 @@ from driftscope.probes.base import Variant
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class CleanProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        from driftscope import rows, token_rows
         from driftscope.probes.sampling import with_sampling
+        from driftscope.runs import rows, token_rows
 
         anchors, heads, steps = [], [], []
         for feed in ("drafted", "text"):

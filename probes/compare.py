@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from driftscope.chain import Text
+from driftscope.chain.chain import Text
+from driftscope.drafter.argmax import largest
 from driftscope.drafter.model import Drafter
-from driftscope.largest import largest
 
 
 @dataclass

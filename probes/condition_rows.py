@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.subject import Subject
+    from driftscope.chain.prompt_chains import Subject
 
 GROWTH = "log_growth"
 """`sum/log_growth` in the `steps` table: log(RMS carry_k / RMS carry_1), summed over anchors; absent where nothing is
@@ -16,7 +16,7 @@ carried."""
 
 def condition_rows(subject: Subject, variant: str) -> dict[str, pd.DataFrame]:
     """`steps` and `heads` rows of the drafted chains under one variant."""
-    from driftscope.rows import head_rows, step_rows
+    from driftscope.runs.rows import head_rows, step_rows
 
     chains = subject.clean("drafted")
     carries = subject.pair.config.carries

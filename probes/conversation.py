@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from driftscope.conditions import Source
+from driftscope.captures.conditions import Source
 from driftscope.probes.wording import CHAT_SYSTEM
 
 MIN_ANSWER = 8
@@ -118,7 +118,7 @@ def shared(one: Sequence[int], other: Sequence[int]) -> int:
 def encoder(source: Source, tokenizer: Any) -> Callable[[Sequence[Turn], str], tuple[int, ...]]:
     """How turns before this prompt become tokens: by the chat template, or for plain texts one after the other."""
     from driftscope.probes.template import render
-    from driftscope.prompts import Message, Prompt
+    from driftscope.target.prompts import Message, Prompt
 
     prompt = source.prompt
 

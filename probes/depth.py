@@ -14,8 +14,8 @@ from driftscope.probes.base import Variant
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
 
 VARIANT = "depth"
 
@@ -39,7 +39,7 @@ class DepthProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        from driftscope import rows
+        from driftscope.runs import rows
 
         horizon = subject.settings.horizon
         longest = subject.pair.drafter.max_steps

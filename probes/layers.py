@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftscope.conditions import Condition, PlannedText, Source, condition_row, condition_table
+from driftscope.captures.conditions import Condition, PlannedText, Source, condition_row, condition_table
 from driftscope.errors import DriftscopeError
 from driftscope.probes.base import Variant
 from driftscope.probes.condition_rows import condition_rows
@@ -22,9 +22,9 @@ from driftscope.probes.condition_rows import condition_rows
 if TYPE_CHECKING:
     import pandas as pd
 
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Settings, Subject
     from driftscope.drafter.attention import Window
-    from driftscope.pair import Pair
-    from driftscope.subject import Settings, Subject
 
 FULL = "full"
 POLICIES = {
@@ -108,10 +108,10 @@ class LengthProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        from driftscope.subject import Subject
+        from driftscope.chain.prompt_chains import Subject
 
         assert subject.condition is not None
-        settings = replace(subject.settings, anchors=self.anchors)
+        settings = replace(subject.settings, anchors=self.anchors, spread=False)
         parts: list[dict[str, pd.DataFrame]] = []
         rows = []
         for policy in POLICIES:

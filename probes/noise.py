@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from driftscope.chain import Feed
-    from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.chain.chain import Feed
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
 
 NoiseSite = Literal["state", "carry", "embed"]
 CLEAN = "noise/clean"
@@ -93,10 +93,10 @@ class NoiseProbe:
 
     def _feed(self, subject: Subject, feed: Feed, noise: Tensor) -> Iterator[pd.DataFrame]:
         """`steps` rows of the clean chains and of every variant; only text-fed ones are compared with the clean ones."""
-        from driftscope.interventions import Noise
+        from driftscope.chain.interventions import Noise
         from driftscope.probes.compare import Compare
         from driftscope.probes.stacked import copy_of, stacked_anchors, stacked_chains
-        from driftscope.rows import step_rows
+        from driftscope.runs.rows import step_rows
 
         compared = feed == "text"
         anchors = stacked_anchors(subject, self.seeds)

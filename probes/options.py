@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 from driftscope.errors import DriftscopeError, RunError
 
 if TYPE_CHECKING:
-    from driftscope.pair import Pair
+    from driftscope.chain.pair import Pair
     from driftscope.probes.base import Probe
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 _FIXED = ("name", "question", "shard")
 
@@ -62,7 +62,7 @@ def check_stored(run: Run, probe: Probe, pair: Pair) -> None:
     stored = run.table("variants", probe=probe.shard)
     if stored.empty:
         return
-    from driftscope.figures.parameters import parameters_of
+    from driftscope.runs.parameters import parameters_of
 
     held = parameters_of(stored)
     wanted = {item.name: json.loads(json.dumps(item.parameters)) for item in probe.variants(pair)}

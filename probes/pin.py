@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from driftscope.baseline import PrefixPass
-    from driftscope.interventions import Intervention
-    from driftscope.pair import Pair
-    from driftscope.subject import Subject
+    from driftscope.chain.baseline import PrefixPass
+    from driftscope.chain.interventions import Intervention
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
 
 FREE = "pin/free"
 PINS = {
@@ -49,7 +49,7 @@ class PinProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
-        from driftscope.rows import head_rows, step_rows
+        from driftscope.runs.rows import head_rows, step_rows
 
         free = subject.clean("drafted")
         heads, steps = [], []
@@ -65,7 +65,7 @@ class PinProbe:
 
 def pins(name: str, subject: Subject, free: list[dict[str, Tensor]]) -> list[Intervention]:
     """The interventions of a variant, acting from step 2: step 1 has not been carried and stays as it is."""
-    from driftscope.interventions import PinHeadRMS, PinRMS
+    from driftscope.chain.interventions import PinHeadRMS, PinRMS
 
     if name == "pin/keys":
         sizes = prompt_key_rms(subject.passed, subject.text.prompt_length, subject.settings.sinks)

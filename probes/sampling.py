@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from driftscope.measure import StepMeasure
-from driftscope.subject import Subject
+from driftscope.chain.measure import StepMeasure
+from driftscope.chain.prompt_chains import Subject
 
 ROWS_AT_ONCE = 256
 

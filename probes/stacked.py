@@ -7,20 +7,23 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from driftscope.chain import Feed, chain_inputs
-from driftscope.interventions import Intervention
-from driftscope.observe import Measure, observe
-from driftscope.subject import Subject
+from driftscope.chain.chain import Feed, chain_inputs
+from driftscope.chain.interventions import Intervention
+from driftscope.chain.observe import Measure, observe
+from driftscope.chain.prompt_chains import Subject
 
 Steps = list[dict[str, Tensor]]
 
 
 def first_anchors(subject: Subject, count: int | None) -> Subject:
-    """The same prompt with its first `count` anchors (None: all of them); text and prefix pass are shared."""
-    held = subject.settings.anchors
-    if count is None or (held is not None and held <= count):
+    """The same prompt with its first `count` anchors (None: all of them), no more than it has; text and prefix pass are
+    shared. They are consecutive, so that rounds can be walked over them."""
+    settings = subject.settings
+    if settings.anchors is not None:
+        count = settings.anchors if count is None else min(count, settings.anchors)
+    if (count, False) == (settings.anchors, settings.spread):
         return subject
-    narrow = replace(subject, settings=replace(subject.settings, anchors=count))
+    narrow = replace(subject, settings=replace(settings, anchors=count, spread=False))
     narrow.text, narrow.passed = subject.text, subject.passed
     return narrow
 

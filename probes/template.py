@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
-from driftscope.conditions import Condition, PlannedText, Source, distinct, spread
+from driftscope.captures.conditions import Condition, PlannedText, Source, distinct, spread
 from driftscope.errors import DriftscopeError, PromptError
 from driftscope.probes.base import Variant
 from driftscope.probes.condition_rows import condition_rows
@@ -25,9 +25,9 @@ from driftscope.probes.wording import FORMATS, LONG_SYSTEM, OTHER_SYSTEM
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.pair import Pair
-    from driftscope.prompts import Prompt
-    from driftscope.subject import Settings, Subject
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Settings, Subject
+    from driftscope.target.prompts import Prompt
 
 REGULAR = "template/regular"
 ABOUT = {
@@ -149,7 +149,7 @@ def without_bos(ids: Sequence[int], bos: int) -> tuple[int, ...]:
 
 def system(prompt: Prompt, content: str | None) -> Prompt:
     """The chat under another system prompt; None is without one."""
-    from driftscope.prompts import Message
+    from driftscope.target.prompts import Message
 
     rest = tuple(m for m in prompt.messages or () if m.role != "system")
     head = () if content is None else (Message("system", content),)
@@ -174,7 +174,7 @@ def with_system(name: str, prompt: Prompt, tokenizer: Any) -> str:
 def render(prompt: Prompt, tokenizer: Any, form: str | None = None) -> str:
     """The chat as text up to where the answer begins, by the tokenizer's template or by `form`. Raises PromptError where
     the tokenizer's own fails, DriftscopeError where `form` does."""
-    from driftscope.prompts import tokenize_prompts
+    from driftscope.target.prompts import tokenize_prompts
 
     if form is not None:
         chat = [{"role": m.role, "content": m.content} for m in prompt.messages or ()]

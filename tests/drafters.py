@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import NO_DRIFT, Fake, meta, prompt_ids, tables
 
 HEALTHY = NO_DRIFT.changed(loops=0)

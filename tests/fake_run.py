@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.run import Run
-from driftscope.schema import DISJOINT_BUCKETS
+from driftscope.runs.run import Run
+from driftscope.runs.schema import DISJOINT_BUCKETS
 
 SINK, PROMPT, COMMITTED, DRAFTED, CURRENT, VIRTUAL = range(6)
 

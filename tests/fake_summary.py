@@ -70,6 +70,7 @@ def summary(steps: list[dict[str, Any]] | None = None, *, carry: str = "pre", **
             "served": interval(1.43),
             "served_sd": 1.6,
             "served_with_bonus": interval(2.43),
+            "served_by_request": interval(1.51),
         },
         "onset": flat | onset,
         "provenance": {"skipped_prompts": {"empty": 0, "too_long": 2}},
@@ -100,3 +101,24 @@ def without(figures: dict[str, Any], *path: str, value: Any = math.nan) -> dict[
             place = place[key]
         place[path[-1]] = {"mean": value, "low": value, "high": value}
     return figures
+
+
+def cost_figures(
+    actual: float, cost: tuple[float, float | None], *, prompts: int = 48, **paths: tuple[float, ...]
+) -> dict[str, Any]:
+    """`drift_cost` of a summary from means and half widths: a path is (shapley, half width) or (shapley, half width, alone,
+    last)."""
+
+    def path(shapley: float, width: float, alone: float | None = None, last: float | None = None) -> dict[str, Any]:
+        ends = {"alone": shapley if alone is None else alone, "last": shapley if last is None else last}
+        return {"shapley": interval(shapley, width), **{name: interval(value, width) for name, value in ends.items()}}
+
+    return {
+        "actual": interval(actual, 0.05),
+        "undrifted": interval(actual + cost[0], 0.05),
+        "cost": interval(*cost),
+        "share": interval(cost[0] / (actual + cost[0]), 0.02),
+        "anchors": 768,
+        "prompts": prompts,
+        **{name: path(*figures) for name, figures in paths.items()},
+    }

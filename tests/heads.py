@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from driftscope.checkpoints.config import DrafterConfig, Rope
-from driftscope.checkpoints.decoder_layer import layer_config
+from driftscope.checkpoints.families.decoder_layer import layer_config
 from driftscope.checkpoints.sizes import expected_shapes
 from driftscope.drafter import Drafter, build_drafter
 

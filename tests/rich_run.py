@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.gallery import Picture, pictures
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show.gallery import Picture, pictures
+from tests.fake_cost import FakeCost, cost_shard
 from tests.fake_run import Fake, meta, prompt_ids, tables
 
 AUX = (2, 5, 8)
@@ -131,6 +132,7 @@ def add_probes(run: Run, fake: Fake) -> None:
     """Shards of the probes beyond the clean chains: noise hurts with alpha, pins remove half of the excess."""
     for number, prompt in enumerate(prompt_ids(fake)):
         rng = np.random.default_rng([fake.seed, number, 2])
+        run.write_shard("cost", prompt, cost_shard(FakeCost(), prompt, number))
         run.write_shard("noise", prompt, _noise(fake, prompt, rng))
         run.write_shard("pin", prompt, _pin(fake, prompt, rng))
         deep = tables(fake.changed(depth=16, variant="depth", heads=2, anchors=12), number)

@@ -11,13 +11,17 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
-from driftscope.baseline import PrefixPass, prefix_pass
-from driftscope.chain import Chain, Text, chain_inputs
+from driftscope.chain.baseline import PrefixPass
+from driftscope.chain.chain import Chain, Text, chain_inputs
+from driftscope.chain.measure import StepMeasure
+from driftscope.chain.observe import Measure, observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter import Drafter
-from driftscope.measure import StepMeasure
-from driftscope.observe import Measure, observe
+from tests.closeness import assert_same
 
 DEPTH, LENGTH = 4, 13
+SUMS = 10
+"""Sums in a row within one layer: four norms, and the products of q, attention, its output and the MLP."""
 Sites = dict[str, Tensor]
 Run = Callable[[Tensor, Tensor, Tensor], Sites]
 """(states [row, hidden], token ids [row], positions [row]) -> site -> its values at the last row."""
@@ -30,15 +34,14 @@ def made_text(drafter: Drafter, seed: int = 1) -> Text:
     return Text(ids, 1, torch.randn(LENGTH, drafter.config.target_hidden_size, generator=generator))
 
 
-def chained(drafter: Drafter, text: Text, tolerance: float = 1e-5) -> list[Sites]:
+def chained(drafter: Drafter, text: Text) -> list[Sites]:
     """Every site of every step of the chains of all anchors, fed with the text."""
     passed = prefix_pass(drafter, text, drafter.windows, sinks=(0,), horizon=DEPTH)
     steps = observed(
         drafter, text, passed, lambda step, rows, values: {n: value.clone() for n, value in values.items()}
     )
-    torch.testing.assert_close(
-        passed.baseline.carry[: len(steps[0]["carry"])], steps[0]["carry"], atol=tolerance, rtol=0
-    )
+    carry, sums = steps[0]["carry"], SUMS * drafter.config.num_layers
+    assert_same(passed.baseline.carry[: len(carry)], carry, "carry of step 1", terms=2 * carry.shape[-1], sums=sums)
     return steps
 
 
@@ -73,15 +76,11 @@ def compare(drafter: Drafter, run: Run, first: Callable[[int, int], int] = lambd
                     seen = torch.cat([seen[:, :anchor], seen[:, -step:]], -1)
                     assert not seen[:, :start].any()
                     seen = seen[:, start:]
-                assert_close(seen, value, f"{name} of anchor {anchor} at step {step}")
+                assert_same(seen, value, f"{name} of anchor {anchor} at step {step}")
                 compared.add(name)
             states = torch.cat([states, wanted["carry"][None]])
             tokens = torch.cat([tokens, text.token_ids[anchor + step + 1].view(1)])
     return compared
-
-
-def assert_close(seen: Tensor, wanted: Tensor, what: str) -> None:
-    torch.testing.assert_close(seen, wanted, atol=1e-5, rtol=1e-5, msg=lambda message: f"{what}: {message}")
 
 
 def watch(layer: nn.Module, seen: Sites) -> None:

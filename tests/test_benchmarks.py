@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -20,15 +21,29 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks import naive
 from driftscope.api import probe
-from driftscope.pair import Pair
-from driftscope.prompts import Prompt, load_prompts
+from driftscope.chain.pair import Pair
+from driftscope.target.prompts import Prompt, load_prompts
 from tests import fake_run
 from tests.absent_device import DEVICE, put
+from tests.closeness import assert_same, bound
 from tests.tiny_pair import CONFIG, TinyPair, save_pair
+from tests.tiny_target import ROUNDED
 
 # They are programs: they import each other from their own folder.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-agreeing, capture_cost, chain, cuda_check, cuda_costs, growth, made_up, measuring, repeating, ways = map(
+(
+    agreeing,
+    capture_cost,
+    chain,
+    cuda_check,
+    cuda_costs,
+    displacement_null,
+    growth,
+    made_up,
+    measuring,
+    repeating,
+    ways,
+) = map(
     importlib.import_module,
     (
         "agreeing",
@@ -36,6 +51,7 @@ agreeing, capture_cost, chain, cuda_check, cuda_costs, growth, made_up, measurin
         "chain",
         "cuda_check",
         "cuda_costs",
+        "displacement_null",
         "growth",
         "made_up",
         "measuring",
@@ -71,6 +87,7 @@ def opened(job: Any) -> tuple[Pair, Any]:
     return pair, chain.subjects(job, pair, chain.captured(job, pair, prompts))
 
 
+@pytest.mark.numeric("plain")
 def test_the_three_ways_give_the_same_numbers(opened: tuple[Pair, Any]) -> None:
     pair, subjects = opened
     weights = chain.plain_weights(pair)
@@ -78,8 +95,9 @@ def test_the_three_ways_give_the_same_numbers(opened: tuple[Pair, Any]) -> None:
     for loop in chain.LOOPS.values():
         theirs = [chain.plain_numbers(loop, subject, weights) for subject in subjects]
         seen = chain.agreement(ours, theirs)
-        assert seen["carry_rms_relative"] < 1e-5
-        assert seen["mass_absolute"] < 1e-5
+        allowed = bound(1.0, **ROUNDED, dtype=torch.float32)
+        assert seen["carry_rms_relative"] < allowed
+        assert seen["mass_absolute"] < allowed
     assert ours[0].carry_rms.shape == (6, 4)
 
 
@@ -131,13 +149,14 @@ def test_a_near_tie_ends_the_comparison_of_its_chain_only(opened: tuple[Pair, An
         chain.agreement(ours, [tied])
 
 
+@pytest.mark.numeric("plain")
 def test_plain_hooks_reduce_to_what_observe_returns(opened: tuple[Pair, Any]) -> None:
     subject = opened[1][0]
     hooked, observed = chain.hooked_chain(subject), subject.chains("drafted")
     for one, other in zip(hooked, observed, strict=True):
         assert one.keys() == other.keys()
         for name in one:
-            torch.testing.assert_close(one[name], other[name], equal_nan=True)
+            assert_same(one[name], other[name], name, **ROUNDED, size=1 if name == "excess" else None)
     assert torch.equal(chain.bare_chain(subject), torch.stack([step["drafted"] for step in observed], 1))
 
 
@@ -150,7 +169,7 @@ def test_the_scripts_capture_is_ours(job: Any, opened: tuple[Pair, Any]) -> None
             pair.target.model, prompt, job.max_new_tokens, pair.config.aux_boundaries, pair.target.eos_ids
         )
         assert torch.equal(text, record.token_ids)
-        torch.testing.assert_close(features, subject.text.features)
+        assert torch.equal(features, subject.text.features)
 
 
 def test_cost_is_measured() -> None:
@@ -345,8 +364,21 @@ def test_prompts_are_written_as_they_are_read(tmp_path: Path) -> None:
 
 def test_cuda_check_without_a_device(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert cuda_check.main([]) == 0
-    assert capsys.readouterr().out == "no CUDA device\n"
+    assert cuda_check.main([]) == 2
+    assert capsys.readouterr().err == "error: no CUDA device, so nothing was checked; --device cpu is a dry run\n"
+
+
+@pytest.mark.cuda
+@pytest.mark.slow
+def test_a_cuda_device_measures_what_a_cpu_measures(
+    tiny: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small(monkeypatch, tiny)
+    arguments = [str(tiny.checkpoint), "--target", str(tiny.target), "--max-new-tokens", "16", "--prompts", "2"]
+    assert cuda_check.main([*arguments, "--depth", "3", "--budget", "0", "-o", str(tmp_path / "out.json")]) == 0
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["problems"] == []
+    assert result["float32"]["synchronised"] is None
 
 
 def test_cuda_check_sees_rows_that_differ(opened: tuple[Pair, Any]) -> None:
@@ -389,3 +421,46 @@ def test_an_error_inside_the_reductions_is_seen_as_one(opened: tuple[Pair, Any])
     with pytest.raises(RuntimeError, match="synchronizing"), cuda_check.no_sync(pair.chain) as runs:
         subjects[0].chains("drafted", measure=waits)
     assert runs == [0]
+
+
+def scattered(seed: int, shift: float = 0.0) -> Any:
+    """Excess [prompt, half, step, head, bucket] of 40 prompts that scatter around a shift from bucket 0 to 4."""
+    excess = np.random.default_rng(seed).normal(0, 0.1, (40, 2, 4, 5, 6))
+    excess[:, :, 0] = 0.0
+    excess[:, :, 1:, :, 0] -= shift
+    excess[:, :, 1:, :, 4] += shift
+    return excess
+
+
+def test_a_drafter_against_itself_reads_nothing_however_far_it_has_moved() -> None:
+    for shift in (0.0, 0.3):
+        draws = {
+            f"a/{kind}": displacement_null.null(scattered(0, shift), kind, 200, 0) for kind in displacement_null.NULLS
+        }
+        for found in draws.values():
+            for name in ("displacement", "self_excess"):
+                assert found[name].shape == (200, 3)
+                assert abs(found[name].mean()) < 0.01
+        assert 0.01 < displacement_null.limit(draws, "displacement") < 0.2
+    read = displacement_null.measured(scattered(0, 0.3))["displacement"]
+    assert read[0]["mean"] == pytest.approx(0.3, abs=0.05)
+
+
+def test_the_limit_is_the_largest_quantile_rounded_up() -> None:
+    draws = {"a/x": {"displacement": np.full((10, 2), 0.031)}, "b/x": {"displacement": np.array([[-0.0401, 0.0]] * 10)}}
+    assert displacement_null.limit(draws, "displacement") == 0.05
+    assert displacement_null.limit({"a/x": draws["a/x"]}, "displacement") == 0.04
+
+
+def test_the_nulls_of_a_small_pair(tiny: TinyPair, tmp_path: Path) -> None:
+    import altair as alt
+
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("\n\n".join(f"{place} and {place * 7} are" for place in range(14)), encoding="utf-8")
+    result, every = displacement_null.benchmark([str(tiny.checkpoint)], str(tiny.target), prompts, 20, 0)
+    (drafter,) = result["drafters"].values()
+    assert drafter["prompts"] >= 12
+    assert set(drafter["null"]) == {"prompts", "texts"}
+    assert len(drafter["measured"]["displacement"]) == len(drafter["null"]["texts"]["displacement"]["q99"]) == 7
+    assert json.loads(json.dumps(result, allow_nan=False))["limits"].keys() == {"displacement", "self_excess"}
+    assert isinstance(displacement_null.picture(result, every), alt.LayerChart)

@@ -7,10 +7,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import driftscope
-from driftscope import frames
 from driftscope.audit import audit
 from driftscope.checkpoints.save import save_checkpoint
 from driftscope.cli import app
@@ -18,13 +18,16 @@ from driftscope.commands.content import run_content
 from driftscope.compare import compare
 from driftscope.errors import CheckpointError, DriftscopeError
 from driftscope.findings import assess
+from driftscope.findings.verdict import verdict
 from driftscope.integrations import drift_metrics, training_capture
 from driftscope.progress import NullProgress
-from driftscope.run import Run
-from driftscope.verdict import verdict
+from driftscope.runs.run import Run
+from driftscope.show import frames
 from tests import tiny, tiny_pair
+from tests.closeness import assert_same
 from tests.test_summary_schema import errors
 from tests.tiny_pair import TinyPair
+from tests.tiny_target import ROUNDED
 
 BLOCK = dataclasses.replace(
     tiny_pair.CONFIG, layer_form="dflash", carry="none", mask_token_id=5, block_size=4, num_layers=2, qk_norm=True
@@ -71,6 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(pair, runs, messages)
 
 
+@pytest.mark.numeric("plain")
 @pytest.mark.supports("run", ("DFlash", "P-EAGLE"))
 def test_a_block_run_holds_what_there_is_and_nothing_in_the_place_of_what_there_is_not(made: Made):
     run, chain = made.runs["block"], made.runs["drafter"]
@@ -87,12 +91,13 @@ def test_a_block_run_holds_what_there_is_and_nothing_in_the_place_of_what_there_
     assert len(both) == len(anchors)
     assert (both["text"] == both["text_chain"]).all()
     masses = anchors[[f"mass/{name}" for name in ("sink", "prompt", "committed", "drafted", "current")]].sum(axis=1)
-    np.testing.assert_allclose(masses, 1, atol=1e-5)
+    assert_same(masses, np.ones(len(masses)), **ROUNDED, dtype=torch.float32)
     own = anchors["mass/drafted"] + anchors["mass/current"]
-    np.testing.assert_allclose(anchors["mass/self_generated"], own, atol=1e-6)
+    assert_same(anchors["mass/self_generated"], own, size=1, dtype=torch.float32)
     first = anchors[anchors["step"] == 1]
     assert (first["mass/self_generated"] > 0).all()
-    np.testing.assert_allclose(first[[name for name in first if name.startswith("excess/")]], 0, atol=1e-5)
+    excess = first[[name for name in first if name.startswith("excess/")]].to_numpy(np.float64)
+    assert_same(excess, np.zeros_like(excess), **ROUNDED, size=1, dtype=torch.float32)
     assert (anchors["keys/drafted"] == BLOCK.block_size - 2).all()
     attended = run.table("attended", probe="clean")
     assert set(attended["bucket"]) <= {"sink", "prompt", "committed", "drafted", "current"}
@@ -103,6 +108,7 @@ def test_a_block_run_holds_what_there_is_and_nothing_in_the_place_of_what_there_
     assert ((stands[drafted] > 1) & told["own"][drafted]).all()
 
 
+@pytest.mark.numeric("plain")
 def test_both_feeds_of_a_drafter_that_embeds_masks_are_the_same(made: Made):
     for name in ("block", "masked"):
         anchors = made.runs[name].table("anchors", probe="clean").drop(columns="sampling")
@@ -111,7 +117,7 @@ def test_both_feeds_of_a_drafter_that_embeds_masks_are_the_same(made: Made):
             for feed in ("drafted", "text")
         }
         assert fed["drafted"]["drafted"].equals(fed["text"]["drafted"])
-        np.testing.assert_allclose(fed["drafted"]["rms/residual"], fed["text"]["rms/residual"], rtol=1e-5)
+        assert_same(fed["drafted"]["rms/residual"], fed["text"]["rms/residual"], **ROUNDED, dtype=torch.float32)
     assert made.runs["block"].table("anchors", probe="clean")["sampling"].notna().any()
 
 

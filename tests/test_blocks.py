@@ -14,24 +14,28 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from driftscope.baseline import PrefixPass, prefix_pass
-from driftscope.block_chain import chain_of
-from driftscope.block_measure import BlockMeasure
-from driftscope.chain import Text, chain_inputs
+from driftscope.chain.baseline import PrefixPass
+from driftscope.chain.block import chain_of
+from driftscope.chain.block_measure import BlockMeasure
+from driftscope.chain.chain import Text, chain_inputs
+from driftscope.chain.interventions import Noise
+from driftscope.chain.measure import BUCKETS
+from driftscope.chain.observe import Measure, observe
+from driftscope.chain.prefix import prefix_pass
+from driftscope.chain.self_test import check_hooks
 from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.config import DrafterConfig, Rope
 from driftscope.drafter import Drafter, build_drafter
 from driftscope.drafter.attention import Window
 from driftscope.errors import DriftscopeError
-from driftscope.hooks import check_hooks
-from driftscope.interventions import Noise
-from driftscope.measure import BUCKETS
-from driftscope.observe import Measure, observe
 from tests import tiny
+from tests.closeness import assert_same
+from tests.double import doubled
 from tests.support import of_golden
-from tests.test_parity import TOLERANCE, Golden
+from tests.test_parity import Golden
 
 FILES = sorted((Path(__file__).parent / "golden" / "blocks").glob("*.safetensors"))
+pytestmark = pytest.mark.numeric("double")
 BLOCK = 6
 CONFIG = dataclasses.replace(
     tiny.CONFIG, layer_form="dflash", carry="none", mask_token_id=5, block_size=BLOCK, num_layers=2, qk_norm=True,
@@ -68,6 +72,7 @@ def measured(
     return observed(drafter, text, windows, drafter.max_steps, measure)[1]
 
 
+@pytest.mark.numeric("plain")
 @pytest.mark.supports("equal to", of_golden)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_site_equals_the_peers_at_every_anchor_and_step(path: Path, tmp_path: Path):
@@ -76,34 +81,31 @@ def test_every_site_equals_the_peers_at_every_anchor_and_step(path: Path, tmp_pa
     (tmp_path / "config.json").write_text(json.dumps(golden.config))
     opened = open_checkpoint(tmp_path)
     assert not opened.unused
-    none = torch.zeros(opened.config.vocab_size, opened.config.target_hidden_size)
-    drafter = build_drafter(
-        opened.config,
-        opened.weights,
-        target_embedding=golden.tensors.get("embedding", none).float(),
-        target_head=golden.tensors.get("head", none).float(),
-    )
-    wanted = {n: t for n, t in golden.tensors.items() if n not in ("token_ids", "features", "head", "embedding")}
-    anchors, depth = wanted["logits"].shape[:2]
-    assert {"residual", "layers.0.attn_update", "layers.0.after_attn", "layers.0.mlp_update"} < wanted.keys()
-    text = Text(golden.tensors["token_ids"].long(), 1, golden.tensors["features"].float())
-    windows = drafter.windows
-    passed = prefix_pass(drafter, text, windows, sinks=(0,), horizon=depth)
-    inputs = chain_inputs(text, passed.prefix, windows, anchors=torch.arange(anchors), depth=depth, feed="text")
-    seen = observe(
-        nnsight.NNsight(chain_of(drafter)),
-        inputs,
-        lambda step, rows, values: {name: values[name].clone() for name in wanted},
-        sites=list(wanted),
-    )
-    for step in range(depth):
-        for name, tensor in wanted.items():
-            torch.testing.assert_close(
-                seen[step][name],
-                tensor[:, step],
-                **TOLERANCE,
-                msg=lambda message, name=name, step=step: f"{name} at step {step + 1}: {message}",
-            )
+    # Read in the dtypes of the files, run in float64.
+    with doubled():
+        none = torch.zeros(opened.config.vocab_size, opened.config.target_hidden_size)
+        drafter = build_drafter(
+            opened.config,
+            opened.weights,
+            target_embedding=golden.tensors.get("embedding", none).float(),
+            target_head=golden.tensors.get("head", none).float(),
+        )
+        wanted = {n: t for n, t in golden.tensors.items() if n not in ("token_ids", "features", "head", "embedding")}
+        anchors, depth = wanted["logits"].shape[:2]
+        assert {"residual", "layers.0.attn_update", "layers.0.after_attn", "layers.0.mlp_update"} < wanted.keys()
+        text = Text(golden.tensors["token_ids"].long(), 1, golden.tensors["features"].float())
+        windows = drafter.windows
+        passed = prefix_pass(drafter, text, windows, sinks=(0,), horizon=depth)
+        inputs = chain_inputs(text, passed.prefix, windows, anchors=torch.arange(anchors), depth=depth, feed="text")
+        seen = observe(
+            nnsight.NNsight(chain_of(drafter)),
+            inputs,
+            lambda step, rows, values: {name: values[name].clone() for name in wanted},
+            sites=list(wanted),
+        )
+        for step in range(depth):
+            for name, tensor in wanted.items():
+                golden.assert_peers(seen[step][name], tensor[:, step], name, step + 1)
 
 
 def test_golden_files_are_there_for_both_peers():
@@ -199,7 +201,7 @@ def test_blocks_of_all_anchors_equal_a_loop_over_one(changes: dict[str, Any], wi
                 if name.endswith(".attention"):
                     assert not there[:, anchor : -BLOCK - 1].any()
                     there = torch.cat([there[:, :anchor], there[:, -BLOCK - 1 :]], -1)
-                torch.testing.assert_close(there, value[step], atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+                assert_same(there, value[step], name)
 
 
 @pytest.mark.parametrize("changes", [{}, {"sample_from_anchor": True}, {"learned_sinks": True}], ids=str)
@@ -210,10 +212,10 @@ def test_buckets_are_those_of_the_loop_and_the_baseline_that_of_its_shifted_bloc
     text = tiny.text(config, LENGTH, PROMPT)
     steps = measured(drafter, text)
     for seen in steps:
-        torch.testing.assert_close(seen["mass"].sum(-1), torch.ones_like(seen["mass"][..., 0]))
-        torch.testing.assert_close(seen["excess"].sum(-1), torch.zeros_like(seen["mass"][..., 0]), atol=1e-5, rtol=0)
+        assert_same(seen["mass"].sum(-1), torch.ones_like(seen["mass"][..., 0]))
+        assert_same(seen["excess"].sum(-1), torch.zeros_like(seen["mass"][..., 0]), size=1)
         assert not {"cos_prev", "cos_baseline", "matched_growth", "rms/carry"} & seen.keys()
-    torch.testing.assert_close(steps[0]["excess"], torch.zeros_like(steps[0]["excess"]), atol=1e-6, rtol=0)
+    assert_same(steps[0]["excess"], torch.zeros_like(steps[0]["excess"]), size=1)
     assert {"rms/state", "rms/state_norm"} < steps[0].keys()
     assert "rms/state" not in steps[1]
     if config.learned_sinks:
@@ -232,10 +234,8 @@ def test_buckets_are_those_of_the_loop_and_the_baseline_that_of_its_shifted_bloc
             later = later[:, : anchor + 1 + BLOCK]
             base = by_hand(later / later.sum(-1, keepdim=True), anchor, anchor + step - 1, row)
             for place, name in enumerate(BUCKETS):
-                torch.testing.assert_close(seen["mass"][index, 0, :, place], told[name], atol=1e-5, rtol=0)
-                torch.testing.assert_close(
-                    seen["excess"][index, 0, :, place], told[name] - base[name], atol=1e-5, rtol=0
-                )
+                assert_same(seen["mass"][index, 0, :, place], told[name], name, size=1)
+                assert_same(seen["excess"][index, 0, :, place], told[name] - base[name], name, size=1)
 
 
 def parts(anchor: int, row: int) -> dict[str, list[int]]:
@@ -265,9 +265,9 @@ def test_attention_without_preference_has_no_excess():
         weights[f"layers.{j}.self_attn.q_proj.weight"].zero_()
     steps = measured(tiny.drafter(CONFIG, weights), tiny.text(CONFIG, LENGTH, PROMPT))
     for seen in steps:
-        torch.testing.assert_close(seen["excess"], torch.zeros_like(seen["excess"]), atol=1e-6, rtol=0)
+        assert_same(seen["excess"], torch.zeros_like(seen["excess"]), size=1)
         share = seen["keys"] / seen["keys"].sum(-1, keepdim=True)
-        torch.testing.assert_close(seen["mass"][:, 0, 0], share, atol=1e-6, rtol=0)
+        assert_same(seen["mass"][:, 0, 0], share)
 
 
 def copier() -> Drafter:
@@ -308,7 +308,7 @@ def test_chunks_of_anchors_change_nothing_and_noise_reaches_what_it_names():
     clean = observed(drafter, text, drafter.windows, 4)[1]
     small = observed(drafter, text, drafter.windows, 4, sites=("logits",), budget=1)[1]
     for one, other in zip(clean, small, strict=True):
-        torch.testing.assert_close(one["logits"], other["logits"], atol=1e-5, rtol=1e-5)
+        assert_same(one["logits"], other["logits"])
     noise = torch.randn(4, len(text.anchors(HORIZON)), CONFIG.hidden_size, generator=torch.Generator().manual_seed(3))
 
     def noisy(site: str, alpha: float, first: int = 1, last: int | None = None) -> list[dict[str, Tensor]]:
@@ -342,7 +342,7 @@ def test_the_heaviest_keys_are_named_by_position():
         attention = plain_block(config, weights, text, anchor)["layers.0.attention"].mean(1)
         for step, seen in enumerate(steps, start=1):
             mass, places = attention[step].topk(3)
-            torch.testing.assert_close(seen["heavy_mass"][index], mass, atol=1e-5, rtol=0)
+            assert_same(seen["heavy_mass"][index], mass)
             assert seen["heavy_position"][index].tolist() == places.tolist()
             assert seen["heavy_own"][index].tolist() == (places > anchor).tolist()
 
@@ -367,6 +367,6 @@ def test_later_steps_of_p_eagle_start_from_the_masks_alone():
     _, steps = observed(drafter, tiny.text(config, LENGTH, PROMPT), drafter.windows, 3)
     wanted = F.rms_norm(weights["mask_hidden"][0], (72,), weights["input_norm.weight"], 1e-6) @ weights["fc.weight"].T
     for seen in steps[1:]:
-        torch.testing.assert_close(seen["state"], wanted.expand_as(seen["state"]), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(seen["embed"], weights["embed_tokens.weight"][5].expand_as(seen["embed"]))
+        assert_same(seen["state"], wanted.expand_as(seen["state"]))
+        assert_same(seen["embed"], weights["embed_tokens.weight"][5].expand_as(seen["embed"]))
     assert not torch.allclose(steps[0]["state"], wanted.expand_as(steps[0]["state"]), atol=1e-2)

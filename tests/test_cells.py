@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from driftscope.cells import PromptCells, chains, prompt_codes
 from driftscope.errors import RunError
+from driftscope.runs.prompt_sums import PromptCells, chains, prompt_codes
 
 ROWS = pd.DataFrame(
     [

@@ -8,14 +8,16 @@ import nnsight
 import pytest
 import torch
 
-from driftscope.baseline import prefix_pass
-from driftscope.chain import Chain, chain_inputs
+from driftscope.chain.chain import Chain, chain_inputs
+from driftscope.chain.interventions import Noise
+from driftscope.chain.measure import BUCKETS, StepMeasure
+from driftscope.chain.observe import HookError, observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
-from driftscope.interventions import Noise
-from driftscope.measure import BUCKETS, StepMeasure
-from driftscope.observe import HookError, observe
 from tests import reference, tiny
+from tests.closeness import assert_same
 
+pytestmark = pytest.mark.numeric("double")
 DEPTH = 5
 HORIZON = 6
 SINKS = (0, 3)
@@ -86,7 +88,7 @@ def test_chain_equals_the_sequential_loop_site_by_site(variant, feed):
         for step, wanted in enumerate(plain):
             for name, site in own.items():
                 seen = steps[step][f"site/{site}"][index]
-                torch.testing.assert_close(seen, wanted[name], atol=1e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+                assert_same(seen, wanted[name], name)
             assert int(steps[step]["drafted"][index]) == int(wanted["drafted"])
 
 
@@ -122,9 +124,9 @@ def test_masses_are_those_of_a_full_matrix_and_excess_is_against_the_matched_row
             row = anchor + step - 1
             for b, (name, keys) in enumerate(buckets_of(row, anchor, text.prompt_length).items()):
                 mass = wanted["attention"][:, keys].sum(-1)
-                torch.testing.assert_close(steps[step - 1]["mass"][index, 0, :, b], mass, atol=1e-5, rtol=1e-4)
+                assert_same(steps[step - 1]["mass"][index, 0, :, b], mass, name, size=1)
                 base = teacher[:, row, keys].sum(-1)
-                torch.testing.assert_close(steps[step - 1]["excess"][index, 0, :, b], mass - base, atol=1e-5, rtol=1e-4)
+                assert_same(steps[step - 1]["excess"][index, 0, :, b], mass - base, name, size=1)
                 assert int(steps[step - 1]["keys"][index, b]) == len(keys), name
 
 
@@ -141,10 +143,10 @@ def test_fewer_rows_change_nothing_before_them_and_the_text_before_the_anchors_e
     for name in ("carry", "carry_rms", "sink", "prompt", "total", "recent"):
         seen, wanted = getattr(part.baseline, name), getattr(whole.baseline, name)
         assert len(seen) == made
-        torch.testing.assert_close(seen, wanted[:made], atol=1e-5, rtol=1e-5, msg=name)
+        assert_same(seen, wanted[:made], name)
     assert part.prefix[0].keys.shape[1] == rows
-    torch.testing.assert_close(part.prefix[0].keys, whole.prefix[0].keys[:, :rows], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(part.prefix[0].values, whole.prefix[0].values[:, :rows], atol=1e-5, rtol=1e-5)
+    assert_same(part.prefix[0].keys, whole.prefix[0].keys[:, :rows])
+    assert_same(part.prefix[0].values, whole.prefix[0].values[:, :rows])
 
 
 def test_a_sink_among_the_chains_own_rows_is_a_sink():
@@ -172,8 +174,8 @@ def test_a_sink_among_the_chains_own_rows_is_a_sink():
             there = ahead <= anchor + step - 1
             extra = weights[step][index, :, column] if there else torch.zeros(config.num_heads)
             plain, more = both["without"][step - 1], both["with"][step - 1]
-            torch.testing.assert_close(more["mass"][index, 0, :, 0], plain["mass"][index, 0, :, 0] + extra)
-            torch.testing.assert_close(more["mass"][index].sum(-1), plain["mass"][index].sum(-1))
+            assert_same(more["mass"][index, 0, :, 0], plain["mass"][index, 0, :, 0] + extra, size=1)
+            assert_same(more["mass"][index].sum(-1), plain["mass"][index].sum(-1))
             assert int(more["keys"][index, 0]) == int(plain["keys"][index, 0]) + there
             assert int(more["keys"][index].sum()) == int(plain["keys"][index].sum()) == anchor + step
 
@@ -182,13 +184,11 @@ def test_a_sink_among_the_chains_own_rows_is_a_sink():
 def test_step_one_is_the_baseline_row_and_masses_sum_to_one(variant):
     _, _, drafter, text, windows, passed = prepared(variant)
     steps = run(drafter, text, windows, passed, "drafted")
-    torch.testing.assert_close(
-        steps[0]["matched_growth"], torch.ones_like(steps[0]["matched_growth"]), atol=1e-5, rtol=0
-    )
-    torch.testing.assert_close(steps[0]["excess"], torch.zeros_like(steps[0]["excess"]), atol=1e-6, rtol=0)
-    torch.testing.assert_close(steps[0]["cos_baseline"], torch.ones_like(steps[0]["cos_baseline"]), atol=1e-5, rtol=0)
+    assert_same(steps[0]["matched_growth"], torch.ones_like(steps[0]["matched_growth"]))
+    assert_same(steps[0]["excess"], torch.zeros_like(steps[0]["excess"]), size=1)
+    assert_same(steps[0]["cos_baseline"], torch.ones_like(steps[0]["cos_baseline"]))
     for step in steps:
-        torch.testing.assert_close(step["mass"].sum(-1), torch.ones(step["mass"].shape[:-1]), atol=1e-5, rtol=0)
+        assert_same(step["mass"].sum(-1), torch.ones(step["mass"].shape[:-1]))
     if variant in ("post-norm", "eagle3.1"):
         assert all("rms/carry" in step for step in steps)
 
@@ -203,7 +203,7 @@ def test_chunks_of_anchors_and_of_prefix_rows_change_nothing(feed):
     for one, other in zip(whole, parts, strict=True):
         assert one.keys() == other.keys()
         for name in one:
-            torch.testing.assert_close(one[name], other[name], atol=2e-5, rtol=1e-4, equal_nan=True)
+            assert_same(one[name], other[name], name)
 
 
 def test_noise_reaches_only_what_it_should():
@@ -250,7 +250,7 @@ def test_an_identity_drafter_with_a_scaled_carry_grows_by_that_factor():
     steps = run(drafter, text, windows, passed, "drafted", interventions=[Scale()])
     for k, step in enumerate(steps, start=1):
         growth = step["rms/carry"] / steps[0]["rms/carry"]
-        torch.testing.assert_close(growth, torch.full_like(growth, 1.2 ** (k - 1)))
+        assert_same(growth, torch.full_like(growth, 1.2 ** (k - 1)))
 
 
 def test_unknown_sites_are_refused_by_name():
@@ -313,4 +313,4 @@ def test_learned_windows_hide_far_keys():
         hidden = [r for r in range(rows) if r not in visible]
         assert float(weights[:, hidden].sum()) == 0
         assert (weights[:, visible] > 0).all()
-        torch.testing.assert_close(weights.sum(-1), torch.ones(config.num_heads))
+        assert_same(weights.sum(-1), torch.ones(config.num_heads))

@@ -6,6 +6,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from driftscope.cli import app
 from driftscope.commands import options
 from driftscope.commands.guard import print_json
 from driftscope.errors import CheckpointError, DriftscopeError
-from driftscope.run import Run
+from driftscope.measuring.request import ProbeRequest
+from driftscope.probes import DEFAULT
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, write_fake_run
 
 RUNNER = CliRunner()
@@ -30,12 +33,18 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}
+        self.progress: Any = None
         self.fake = SMALL
         self.act: Callable[..., Run] = self.measure
 
-    def probe(self, checkpoint: str, **asked: Any) -> Run:
-        self.asked = {"checkpoint": checkpoint, **asked}
-        return self.act(**asked)
+    def measure_request(self, request: ProbeRequest, progress: Any) -> Run:
+        parts = {name: getattr(request, name) for name in ("texts", "chains", "places")}
+        self.asked = {each.name: getattr(request, each.name) for each in fields(request) if each.name not in parts}
+        for part in parts.values():
+            self.asked |= {each.name: getattr(part, each.name) for each in fields(part)}
+        self.asked["probes"] = [probe.name for probe in request.probes]
+        self.progress = progress
+        return self.act(out=request.out, progress=progress)
 
     def measure(self, out: Path, progress: Any, **_: Any) -> Run:
         print("a library talks on stdout")
@@ -48,7 +57,7 @@ class FakeApi:
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeApi:
     fake = FakeApi()
     module = types.ModuleType("driftscope.api")
-    module.probe = fake.probe  # type: ignore[attr-defined]
+    module.measure_request = fake.measure_request  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "driftscope.api", module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DRIFTSCOPE_DEBUG", raising=False)
@@ -124,8 +133,7 @@ def test_options_reach_the_library(api: FakeApi) -> None:
         " --set residual=normed --set fc_norm=false --revision main --trust-remote-code --cache-dir c --seed 3"
     )
     run(*arguments.split())
-    progress = api.asked.pop("progress")
-    assert callable(progress.stage)
+    assert callable(api.progress.stage)
     assert api.asked == {
         "checkpoint": "d",
         "target": "t",
@@ -151,12 +159,19 @@ def test_options_reach_the_library(api: FakeApi) -> None:
         "trust_remote_code": True,
         "cache_dir": Path("c"),
         "seed": 3,
+        "audit": True,
+        "shards": "local",
+        "chat_template": None,
+        "capture": None,
+        "device_map": None,
+        "drafter_device": None,
+        "deterministic": False,
     }
 
 
 def test_defaults_leave_the_choice_to_the_library(api: FakeApi) -> None:
     run("probe", "d", "--depth", "4")
-    assert "probes" not in api.asked
+    assert api.asked["probes"] == list(DEFAULT)
     assert api.asked["sink"] == "auto"
     assert api.asked["overrides"] == {}
     assert api.asked["target"] is api.asked["anchors"] is api.asked["cache_dir"] is None
@@ -325,7 +340,7 @@ def test_probes_are_listed_with_their_questions(api: FakeApi) -> None:
 def test_the_cache_is_listed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from driftscope.cache import CacheKey, CaptureCache
+    from driftscope.captures.cache import CacheKey, CaptureCache
 
     monkeypatch.setenv("COLUMNS", "120")
     place = ["--cache-dir", str(tmp_path / "c")]

@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorDeviceMismatchError, FakeTensorMode
 
-from driftscope import rows
 from driftscope.api import probe
-from driftscope.baseline import prefix_pass
-from driftscope.block_chain import chain_of
-from driftscope.block_measure import BlockMeasure, at_step
-from driftscope.chain import Feed, chain_inputs
+from driftscope.chain.block import chain_of
+from driftscope.chain.block_measure import BlockMeasure, at_step
+from driftscope.chain.chain import Feed, chain_inputs
+from driftscope.chain.interventions import Intervention, Noise, PinHeadRMS, PinRMS
+from driftscope.chain.measure import StepMeasure
+from driftscope.chain.prefix import prefix_pass
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter
 from driftscope.drafter.site import site
-from driftscope.interventions import Intervention, Noise, PinHeadRMS, PinRMS
-from driftscope.measure import StepMeasure
 from driftscope.probes.compare import Compare
 from driftscope.probes.sampling import WithSampling
-from driftscope.rows import on_host, to_numpy
+from driftscope.runs import rows
+from driftscope.runs.rows import on_host, to_numpy
 from tests import heads, tiny
 from tests.absent_device import DEVICE, Repeatable, UnrepeatableError, WaitsError, absent_device, put
 from tests.probes import planted

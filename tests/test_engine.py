@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 import torch
 
-from driftscope import engine
 from driftscope.api import probe_pair
-from driftscope.conditions import Condition, Source, distinct, fitting, spread
+from driftscope.captures.conditions import Condition, Source, distinct, fitting, spread
+from driftscope.chain.pair import Pair
+from driftscope.chain.prompt_chains import Subject
 from driftscope.drafter import build_drafter
 from driftscope.errors import RunError
-from driftscope.pair import Pair
+from driftscope.measuring import measure as engine
 from driftscope.probes.condition_rows import condition_rows
 from driftscope.probes.template import TemplateProbe
 from driftscope.progress import NullProgress
-from driftscope.run import Run
-from driftscope.subject import Subject
+from driftscope.runs.run import Run
 from tests import tiny, tiny_pair, tiny_target
 from tests.probes import texts
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from driftscope import estimate as module
-from driftscope.conditions import PlannedText
-from driftscope.estimate import Cost, duration, estimate, told
-from driftscope.pair import Pair, load_pair
+from driftscope.captures.conditions import PlannedText
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings
+from driftscope.measuring import estimate as module
+from driftscope.measuring.estimate import Cost, duration, estimate, told
 from driftscope.probes import chosen
 from driftscope.probes.length import LengthProbe
 from driftscope.probes.template import TemplateProbe
-from driftscope.subject import Settings
 from tests import tiny_pair
 
 

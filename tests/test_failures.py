@@ -21,8 +21,8 @@ from typer.testing import CliRunner, Result
 from driftscope.api import probe
 from driftscope.cli import app
 from driftscope.errors import CheckpointError, DriftscopeError, PromptError, RunError, TargetError
-from driftscope.run import Run
-from driftscope.schema import TABLES
+from driftscope.runs.run import Run
+from driftscope.runs.schema import TABLES
 from tests import tiny_target
 from tests.tiny_pair import TinyPair, save_pair, write_prompts
 

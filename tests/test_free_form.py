@@ -12,7 +12,7 @@ import pytest
 from driftscope.audit.told import audit_note, audit_warnings
 from driftscope.errors import RunError
 from driftscope.findings.model import Finding
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, write_fake_run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from driftscope.largest import largest
+from driftscope.drafter.argmax import largest
 
 
 @pytest.mark.parametrize("width", [1, 60, 128, 640, 4096])

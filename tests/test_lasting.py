@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from benchmarks import soak
-from driftscope.cache import CacheKey, CaptureCache
+from driftscope.captures.cache import CacheKey, CaptureCache
 from driftscope.errors import RunError
-from driftscope.parquet_pages import inflated
-from driftscope.run import Run
+from driftscope.files.parquet_pages import inflated
+from driftscope.runs.run import Run
 
 # They are programs: they import each other from their own folder.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))

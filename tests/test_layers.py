@@ -15,15 +15,17 @@ from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOss
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention, Qwen3NextRotaryEmbedding
 
-from driftscope.chain import Chain
+from driftscope.chain.chain import Chain
+from driftscope.chain.measure import BUCKETS
+from driftscope.chain.self_test import check_hooks
 from driftscope.checkpoints.config import DrafterConfig, Rope
 from driftscope.checkpoints.sizes import expected_shapes
-from driftscope.hooks import check_hooks
-from driftscope.measure import BUCKETS
 from tests import heads
+from tests.closeness import assert_same
 from tests.sequential import Run, Sites, chained, compare, made_text, measured
 from tests.support import of_layer
 
+pytestmark = pytest.mark.numeric("double")
 HIDDEN, VOCAB = 24, 50
 BASE = DrafterConfig(
     hidden_size=HIDDEN,
@@ -40,6 +42,7 @@ BASE = DrafterConfig(
     # transformers norms latents with 1e-6 whatever the config says, engines with the config's.
     rms_norm_eps=1e-6,
 )
+
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0,
         "mscale_all_dim": 0.8, "beta_fast": 32, "beta_slow": 1}  # fmt: skip
 LATENT: dict[str, Any] = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_rope_head_dim": 4, "v_head_dim": 5,
@@ -181,9 +184,9 @@ def test_learned_sinks_take_the_mass_that_no_key_has():
     text = made_text(drafter)
     steps = measured(drafter, text)
     for step in steps:
-        torch.testing.assert_close(step["mass"].sum(-1), torch.ones(step["mass"].shape[:-1]), atol=1e-5, rtol=0)
+        assert_same(step["mass"].sum(-1), torch.ones(step["mass"].shape[:-1]))
         assert (step["mass"][..., BUCKETS.index("virtual")] > 0).all()
-    torch.testing.assert_close(steps[0]["excess"], torch.zeros_like(steps[0]["excess"]), atol=1e-6, rtol=0)
+    assert_same(steps[0]["excess"], torch.zeros_like(steps[0]["excess"]), size=1)
     tensors["layers.0.self_attn.sinks"] = torch.full((4,), -1e4)
     none, plain = (
         chained(heads.drafter(dataclasses.replace(config, learned_sinks=on), tensors), text) for on in (True, False)

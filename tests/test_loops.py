@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftscope.loops import loop_mask
+from driftscope.target.loops import loop_mask
 
 
 def by_definition(ids: list[int], start: int) -> list[bool]:

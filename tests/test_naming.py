@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from driftscope.naming import fresh_run, short_name
+from driftscope.runs.naming import fresh_run, short_name
 
 
 @pytest.mark.parametrize(

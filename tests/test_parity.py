@@ -14,16 +14,17 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from driftscope.baseline import prefix_pass
-from driftscope.chain import Chain, Text, chain_inputs
+from driftscope.chain.chain import Chain, Text, chain_inputs
+from driftscope.chain.observe import observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.checkpoints import open_checkpoint
 from driftscope.drafter import build_drafter
 from driftscope.drafter.attention import Window
-from driftscope.observe import observe
+from tests.closeness import assert_same
+from tests.double import SINGLE, doubled
 from tests.support import of_golden
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.safetensors"))
-TOLERANCE = {"atol": 1e-5, "rtol": 0}
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Golden:
     config: dict[str, Any]
     overrides: dict[str, Any]
     steps: int
+    precision: dict[str, Any]
     stored: dict[str, Tensor]
     tensors: dict[str, Tensor]
 
@@ -43,9 +45,23 @@ class Golden:
             every = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         stored = {name.removeprefix("checkpoint."): t for name, t in every.items() if name.startswith("checkpoint.")}
         tensors = {name: t for name, t in every.items() if not name.startswith("checkpoint.")}
-        return cls(metadata["config"], metadata["overrides"], metadata["steps"], stored, tensors)
+        return cls(metadata["config"], metadata["overrides"], metadata["steps"], metadata["precision"], stored, tensors)
+
+    def assert_peers(self, seen: Tensor, wanted: Tensor, name: str, step: int) -> None:
+        """`seen`, in float64, is what the peer made at step `step`, but for the rounding of the peer's own sums."""
+        made = self.precision
+        assert seen.dtype == torch.float64
+        assert_same(
+            seen,
+            wanted,
+            f"{name} at step {step}",
+            terms=made["terms"],
+            sums=made["sums"] * step,
+            dtype={"float32": SINGLE}[made["dtype"]],
+        )
 
 
+@pytest.mark.numeric("plain")
 @pytest.mark.supports("equal to", of_golden)
 @pytest.mark.supports("run", lambda path: of_golden(path) and of_golden(path)[0])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -55,38 +71,35 @@ def test_carry_and_logits_equal_the_peers_at_every_anchor_and_step(path: Path, t
     (tmp_path / "config.json").write_text(json.dumps(golden.config))
     opened = open_checkpoint(tmp_path, overrides=golden.overrides)
     config = opened.config
-    none = torch.zeros(config.vocab_size, config.target_hidden_size)
-    drafter = build_drafter(
-        config,
-        opened.weights,
-        target_embedding=golden.tensors.get("embedding", none).float(),
-        target_head=golden.tensors.get("head", none).float(),
-    )
-    assert not opened.unused
-    if "t2d" in golden.stored:
-        assert torch.equal(drafter.target_ids, golden.stored["t2d"].nonzero()[:, 0])
-    wanted = {name: golden.tensors[name] for name in ("carry", "logits")}
-    anchors, depth = wanted["carry"].shape[:2]
-    # The whole text is continuation, so that the first anchor, which has no prefix, is among them.
-    text = Text(golden.tensors["token_ids"].long(), 1, golden.tensors["features"].float())
-    windows = [Window(size) for size in config.sliding_window or [None] * config.num_layers]
-    passed = prefix_pass(drafter, text, windows, sinks=(0,), horizon=depth)
-    inputs = chain_inputs(text, passed.prefix, windows, anchors=torch.arange(anchors), depth=depth, feed="text")
-    seen = observe(
-        nnsight.NNsight(Chain(drafter)),
-        inputs,
-        lambda step, rows, values: {name: values[name].clone() for name in wanted},
-        sites=list(wanted),
-    )
-    torch.testing.assert_close(passed.baseline.carry[:anchors], wanted["carry"][:, 0], **TOLERANCE)
-    for step in range(golden.steps):
-        for name, tensor in wanted.items():
-            torch.testing.assert_close(
-                seen[step][name],
-                tensor[:, step],
-                **TOLERANCE,
-                msg=lambda message, name=name, step=step: f"{name} at step {step + 1}: {message}",
-            )
+    # Read in the dtypes of the files, run in float64.
+    with doubled():
+        none = torch.zeros(config.vocab_size, config.target_hidden_size)
+        drafter = build_drafter(
+            config,
+            opened.weights,
+            target_embedding=golden.tensors.get("embedding", none).float(),
+            target_head=golden.tensors.get("head", none).float(),
+        )
+        assert not opened.unused
+        if "t2d" in golden.stored:
+            assert torch.equal(drafter.target_ids, golden.stored["t2d"].nonzero()[:, 0])
+        wanted = {name: golden.tensors[name] for name in ("carry", "logits")}
+        anchors, depth = wanted["carry"].shape[:2]
+        # The whole text is continuation, so that the first anchor, which has no prefix, is among them.
+        text = Text(golden.tensors["token_ids"].long(), 1, golden.tensors["features"].float())
+        windows = [Window(size) for size in config.sliding_window or [None] * config.num_layers]
+        passed = prefix_pass(drafter, text, windows, sinks=(0,), horizon=depth)
+        inputs = chain_inputs(text, passed.prefix, windows, anchors=torch.arange(anchors), depth=depth, feed="text")
+        seen = observe(
+            nnsight.NNsight(Chain(drafter)),
+            inputs,
+            lambda step, rows, values: {name: values[name].clone() for name in wanted},
+            sites=list(wanted),
+        )
+        golden.assert_peers(passed.baseline.carry[:anchors], wanted["carry"][:, 0], "carry of the prefix pass", 1)
+        for step in range(golden.steps):
+            for name, tensor in wanted.items():
+                golden.assert_peers(seen[step][name], tensor[:, step], name, step + 1)
 
 
 def test_golden_files_are_there_for_every_peer():

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftscope import parquet_pages
-from driftscope.parquet import chosen_of, read_columns, write_table
-from driftscope.parquet_pages import inflated
-from driftscope.run import Run
-from driftscope.schema import ANCHORS, TABLES
+from driftscope.files import parquet_pages
+from driftscope.files.parquet_pages import inflated
+from driftscope.runs.parquet import chosen_of, read_columns, write_table
+from driftscope.runs.run import Run
+from driftscope.runs.schema import ANCHORS, TABLES
 from tests.fake_run import Fake, meta, prompt_ids, tables
 
 FAKE = Fake(prompts=2, anchors=5, depth=3, heads=2)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from driftscope.capturing import capture_with_target
 from driftscope.drafter.attention import Prefix
 from driftscope.drafter.model import Drafter
+from driftscope.from_engines.make import capture_with_target
 from tests.tiny_target import tiny_target
 
 ROOT = Path(__file__).parents[1]

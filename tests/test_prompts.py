@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from driftscope.errors import PromptError
-from driftscope.prompts import Message, Prompt, SkippedPrompts, load_prompts, tokenize_prompts
+from driftscope.target.prompts import Message, Prompt, SkippedPrompts, load_prompts, tokenize_prompts
 
 PLAIN = (
     "{% for m in messages %}[{{ m.role }}] {{ m.content }} {% endfor %}"
@@ -229,9 +230,9 @@ def test_a_system_prompt_moves_to_the_user_where_the_template_has_no_system_role
 
 def test_a_system_prompt_stays_where_the_template_takes_it(recwarn: pytest.WarningsRecorder) -> None:
     (tokenized,), _ = tokenize_prompts(
-        [chat(("system", "be brief"), ("user", "hello"))], make_tokenizer(), max_tokens=50
+        [chat(("system", "be brief"), ("user", "hello"))], make_tokenizer("<s>" + PLAIN), max_tokens=50
     )
-    assert tokenized.text == "[system] be brief [user] hello [assistant]"
+    assert tokenized.text == "<s>[system] be brief [user] hello [assistant]"
     assert not recwarn.list
 
 
@@ -250,7 +251,21 @@ def test_no_chat_template() -> None:
 
 
 def test_reading_prompts_does_not_import_torch() -> None:
-    code = (
-        "import sys; from driftscope.prompts import load_prompts; load_prompts(None); sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys; from driftscope.target.prompts import load_prompts; load_prompts(None); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_two_beginnings_of_text_or_none_are_told() -> None:
+    tokenizer = make_tokenizer()
+    twice = [Prompt("a", "c", text="<s>hello there"), Prompt("b", "c", text="hello there")]
+    with pytest.warns(UserWarning, match="^1 prompts begin with two beginning-of-text tokens") as caught:
+        kept, _ = tokenize_prompts(twice, tokenizer, max_tokens=20)
+    assert [prompt.token_ids[:2] for prompt in kept] == [(1, 1), (1, 2)]
+    assert len(caught) == 1
+    chat = [Prompt("a", "c", messages=(Message("user", "hello"),))]
+    with pytest.warns(UserWarning, match="^1 prompts begin without the beginning-of-text token"):
+        tokenize_prompts(chat, tokenizer, max_tokens=20)
+    tokenizer.chat_template = "<s>" + PLAIN
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tokenize_prompts([*chat, twice[1]], tokenizer, max_tokens=20)

@@ -10,8 +10,9 @@ import pytest
 
 # Imported here, it is not imported anew by every session inside a test.
 import driftscope.api  # noqa: F401
-from driftscope import kept_runs
-from driftscope.kept_runs import Measurement, RunStore, digest
+from driftscope.api import probe_pair
+from driftscope.asserts import run_fixture as kept_runs
+from driftscope.asserts.run_fixture import Measurement, RunStore, digest
 from tests.tiny_pair import TinyPair, save_pair
 
 USES_RUN = "def test_run(drift_run):\n    assert drift_run.summary()['steps'][2]['step'] == 3\n"
@@ -31,13 +32,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The folders that are measured in this process."""
-    real, seen = kept_runs._measure, []
+    real, seen = RunStore._measure, []
 
-    def counting(wanted: Measurement, partial: Path, folder: Path) -> None:
+    def counting(store: RunStore, wanted: Measurement, partial: Path, folder: Path) -> None:
         seen.append(folder.name)
-        real(wanted, partial, folder)
+        real(store, wanted, partial, folder)
 
-    monkeypatch.setattr(kept_runs, "_measure", counting)
+    monkeypatch.setattr(RunStore, "_measure", counting)
     return seen
 
 
@@ -270,7 +271,7 @@ def test_a_digest_of_large_weights_samples_them(tmp_path: Path, monkeypatch: pyt
 def test_what_a_killed_session_left_is_gone_on_with(pair: TinyPair, tmp_path: Path) -> None:
     options = {**pair.options, "checkpoint": str(pair.checkpoint), "probes": "norms"}
     cache = str(options.pop("cache_dir"))
-    store, wanted = RunStore(tmp_path), Measurement(options, cache)
+    store, wanted = RunStore(tmp_path, probe_pair), Measurement(options, cache)
     run = store.run(wanted)
     folder = run.folder
     partial = folder.with_name(f"{folder.name}.partial")
@@ -278,7 +279,7 @@ def test_what_a_killed_session_left_is_gone_on_with(pair: TinyPair, tmp_path: Pa
     kept, gone = sorted((partial / "shards" / "clean").iterdir())[:2]
     stamp = kept.stat().st_mtime_ns
     shutil.rmtree(gone)
-    again = RunStore(tmp_path).run(wanted)
+    again = RunStore(tmp_path, probe_pair).run(wanted)
     assert again.folder == folder
     assert (folder / "shards" / "clean" / kept.name).stat().st_mtime_ns == stamp
     assert (folder / "shards" / "clean" / gone.name).is_dir()

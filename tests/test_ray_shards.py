@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from driftscope import ray_shards
 from driftscope.api import probe
 from driftscope.errors import DriftscopeError, RunError
-from driftscope.run import Run
+from driftscope.measuring import ray as ray_shards
+from driftscope.runs.run import Run
 from tests.tiny_pair import TinyPair, save_pair
 
 PROBES = ("norms", "attention", "acceptance")

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscope.errors import RunError
-from driftscope.run import Run, _file_name
-from driftscope.schema import SCHEMA_VERSION
+from driftscope.runs.folder import _file_name
+from driftscope.runs.run import Run
+from driftscope.runs.schema import SCHEMA_VERSION
 from tests.fake_run import Fake, meta, prompt_ids, tables, write_fake_run
 
 SMALL = Fake(prompts=3, anchors=5, depth=3)
@@ -68,7 +69,7 @@ def test_create_refuses_bad_meta_before_writing(tmp_path: Path) -> None:
 
 
 def test_create_on_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driftscope.run.os.fsync", full_disk)
+    monkeypatch.setattr("driftscope.runs.folder.os.fsync", full_disk)
     with pytest.raises(RunError, match="No space left on device; choose another folder with -o"):
         Run.create(tmp_path / "a", **meta(SMALL))
     assert not list(tmp_path.iterdir())
@@ -149,11 +150,11 @@ def test_writer_that_comes_second_at_the_rename_keeps_the_first(run: Run, monkey
     rename, other = os.rename, Run.open(run.folder)
 
     def beaten(source: Path, destination: Path) -> None:
-        monkeypatch.setattr("driftscope.run.os.rename", rename)
+        monkeypatch.setattr("driftscope.runs.folder.os.rename", rename)
         other.write_shard("clean", "chat-00", tables(SMALL, 0))
         rename(source, destination)
 
-    monkeypatch.setattr("driftscope.run.os.rename", beaten)
+    monkeypatch.setattr("driftscope.runs.folder.os.rename", beaten)
     run.write_shard("clean", "chat-00", tables(SMALL, 1))
     assert set(run.table("anchors")["prompt"]) == {"chat-00"}
     assert not list(run.folder.rglob(".new-*"))
@@ -163,10 +164,10 @@ def test_full_disk_keeps_earlier_shards(run: Run, monkeypatch: pytest.MonkeyPatc
     run.write_shard("clean", "chat-00", tables(SMALL, 0))
     before = contents(run.folder)
     with monkeypatch.context() as patch:
-        patch.setattr("driftscope.parquet.pq.write_table", full_disk)
+        patch.setattr("driftscope.runs.parquet.pq.write_table", full_disk)
         with pytest.raises(RunError, match="No space left on device; what was measured is kept") as caught:
             run.write_shard("clean", "chat-01", tables(SMALL, 1))
-        patch.setattr("driftscope.run.os.fsync", full_disk)
+        patch.setattr("driftscope.runs.folder.os.fsync", full_disk)
         with pytest.raises(RunError, match="No space left on device"):
             run.update(findings=[{"code": "DS101", "title": "Growth", "statement": "it grows"}])
     assert "\n" not in str(caught.value)
@@ -192,8 +193,9 @@ def test_damaged_shard_is_named(run: Run) -> None:
 
 def test_killed_writer_leaves_a_run_that_resumes(run: Run) -> None:
     script = (
-        "import os, sys; from driftscope import run as r; from tests.fake_run import *;"
-        "fake = Fake(prompts=3, anchors=5, depth=3); run = r.Run.open(sys.argv[1]);"
+        "import os, sys; from driftscope.runs import folder as r; from driftscope.runs.run import Run;"
+        "from tests.fake_run import *;"
+        "fake = Fake(prompts=3, anchors=5, depth=3); run = Run.open(sys.argv[1]);"
         "run.write_shard('clean', 'chat-00', tables(fake, 0));"
         "r.os.rename = lambda *_: os._exit(9);"
         "run.write_shard('clean', 'chat-01', tables(fake, 1))"
@@ -322,7 +324,9 @@ def test_reprs_name_the_run_and_escape(run: Run) -> None:
 
 
 def test_nothing_here_imports_torch() -> None:
-    code = "import sys, driftscope.run, driftscope.summary, driftscope.stats; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, driftscope.runs.run, driftscope.runs.summary, driftscope.stats; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=False).returncode == 0
 
 

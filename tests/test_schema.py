@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from driftscope.errors import RunError
-from driftscope.schema import ANCHORS, STEPS, TABLES, VARIANTS, table_named
+from driftscope.runs.schema import ANCHORS, STEPS, TABLES, VARIANTS, table_named
 from tests.fake_run import Fake, tables
 
 

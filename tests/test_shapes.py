@@ -6,8 +6,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from driftscope.baseline import last_masses
-from driftscope.sinks import HasTokens
+from driftscope.chain.prefix import last_masses
+from driftscope.target.sinks import HasTokens
 from tests import tiny
 
 

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from driftscope.errors import RunError
-from driftscope.run import Run
-from driftscope.schema import DISJOINT_BUCKETS
+from driftscope.runs.run import Run
+from driftscope.runs.schema import DISJOINT_BUCKETS
+from driftscope.runs.summary import acceptance_lengths, counts, feed_figures, head_displacement, summarise
 from driftscope.stats import served_walk
-from driftscope.summary import acceptance_lengths, counts, feed_figures, head_displacement, summarise
 from tests.fake_run import NO_DRIFT, Fake, meta, prompt_ids, tables, write_fake_run
 
 FAKE = Fake()
@@ -58,10 +58,17 @@ def test_contract(summary: dict[str, Any]) -> None:
         "text_fed_steps",
         "acceptance_length",
         "onset",
+        "onset_spread",
         "provenance",
     ]
     assert list(summary["checkpoint"]) == ["path", "sha256", "layout", "switches"]
-    assert list(summary["acceptance_length"]) == ["anchor_mean", "served", "served_sd", "served_with_bonus"]
+    assert list(summary["acceptance_length"]) == [
+        "anchor_mean",
+        "served",
+        "served_sd",
+        "served_with_bonus",
+        "served_by_request",
+    ]
     assert list(summary["onset"]) == ["norm_up", "sink_down", "self_up", "displaced"]
     buckets = ["sink", "prompt", "committed", "drafted", "current", "self_generated"]
     for feed in ("steps", "text_fed_steps"):
@@ -151,6 +158,8 @@ def test_acceptance_lengths(run: Run, summary: dict[str, Any], rows: pd.DataFram
     assert found["served_sd"] == pytest.approx(accepted.std(ddof=1))
     for end in ("mean", "low", "high"):
         assert found["served_with_bonus"][end] == found["served"][end] + 1
+    assert found["served_by_request"]["mean"] == pytest.approx(np.mean([walk.accepted.mean() for walk in walks]))
+    assert found["served_by_request"]["mean"] != found["served"]["mean"]
 
 
 def test_served_walk_needs_consecutive_anchors(run: Run) -> None:
@@ -169,6 +178,9 @@ def test_depth_limits_steps_and_lengths(run: Run, summary: dict[str, Any]) -> No
 
 def test_planted_drift_has_onsets(summary: dict[str, Any]) -> None:
     assert summary["onset"] == {"norm_up": 2, "sink_down": 2, "self_up": 2, "displaced": 2}
+    assert set(summary["onset_spread"]) == set(summary["onset"])
+    for spread in summary["onset_spread"].values():
+        assert spread["low"] <= spread["step"] == 2 <= spread["high"]
 
 
 def test_slow_growth_has_a_later_onset(tmp_path: Path) -> None:

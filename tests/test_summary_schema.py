@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 
 from driftscope.commands.content import run_content
 from driftscope.findings import assess
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from tests.fake_cost import FakeCost, cost_shard
 from tests.fake_run import Fake, meta, prompt_ids, tables
 from tests.rich_run import drifting, unmeasured
 
@@ -34,6 +35,20 @@ def test_summary_and_printed_content_conform() -> None:
     for run in (drifting(), unmeasured()):
         assert errors(run.summary()) == []
         assert errors(run_content(run, assess(run), None)) == []
+
+
+@pytest.mark.parametrize("cost", [FakeCost(split=True), FakeCost(block=True)])
+def test_a_run_with_a_cost_conforms(tmp_path: Path, cost: FakeCost) -> None:
+    fake = Fake(depth=cost.depth)
+    run = Run.create(tmp_path / "cost", **meta(fake))
+    for number, name in enumerate(prompt_ids(fake)):
+        run.write_shard("clean", name, tables(fake, number))
+        run.write_shard("cost", name, cost_shard(cost, name, number))
+    summary = run.summary()
+    assert {"drift_cost", "rejections"} <= set(summary)
+    assert errors(summary) == []
+    summary["drift_cost"]["by_depth"][0]["state"] = {"shapely": summary["drift_cost"]["cost"]}
+    assert len(errors(summary)) == 1
 
 
 def test_a_run_with_few_prompts_and_gaps_conforms(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertLMHeadModel, GPT2Config, GPT2LMHeadModel
 
+from driftscope.captures.record import continue_greedily, record
 from driftscope.errors import TargetError
-from driftscope.recording import continue_greedily, record
-from driftscope.target import load_target, wrap_target
-from tests.tiny_target import EOS, VOCAB, tiny_model, tiny_prompts, tiny_target, tiny_tokenizer
+from driftscope.target.model import load_target, wrap_target
+from tests.closeness import assert_same
+from tests.tiny_target import EOS, ROUNDED, VOCAB, tiny_model, tiny_prompts, tiny_target, tiny_tokenizer
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -46,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.numeric("plain")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_parts_are_found_in_every_family(family: str) -> None:
     target = tiny_target(family, **FAMILIES[family])
@@ -55,10 +57,10 @@ def test_parts_are_found_in_every_family(family: str) -> None:
     assert target.num_layers == 4
     assert (target.vocab_size, target.hidden_size) == (VOCAB, 32)
     for b in range(4):
-        torch.testing.assert_close(made.boundaries[b], output.hidden_states[b][0])
-    torch.testing.assert_close(made.final, output.hidden_states[4][0])
-    torch.testing.assert_close(target.final_norm(made.boundaries[4]), made.final)
-    torch.testing.assert_close(target.head(made.final), output.logits[0], rtol=1e-4, atol=1e-5)
+        assert_same(made.boundaries[b], output.hidden_states[b][0], **ROUNDED)
+    assert_same(made.final, output.hidden_states[4][0], **ROUNDED)
+    assert_same(target.final_norm(made.boundaries[4]), made.final, **ROUNDED)
+    assert_same(target.head(made.final), output.logits[0], **ROUNDED)
 
 
 def test_gpt2_has_other_names() -> None:

@@ -12,12 +12,13 @@ import torch
 import transformers
 from torch import Tensor
 
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
 from driftscope.errors import TargetError
-from driftscope.packing import packed_products
-from driftscope.target import Target, load_target, wrap_target
-from tests.tiny_target import EOS, VOCAB, tiny_config, tiny_model, tiny_prompts, tiny_tokenizer
+from driftscope.target.model import Target, load_target, wrap_target
+from tests.closeness import assert_same
+from tests.tiny_target import EOS, ROUNDED, VOCAB, tiny_config, tiny_model, tiny_prompts, tiny_tokenizer
 
+pytestmark = pytest.mark.numeric("plain")
 LAYERS = 4
 SPARSE = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
 MLA = {
@@ -99,8 +100,7 @@ def family(name: str) -> Target:
 def by_hand(target: Target, prompt: tuple[int, ...], new: int) -> tuple[list[int], list[Tensor], Tensor]:
     """Greedy text, the input of every layer and of the final norm, and its output: plain hooks, no batch and no KV cache."""
     text = list(prompt)
-    # With the products of a capture, whose rounding some of these layers enlarge.
-    with torch.no_grad(), packed_products(target.model):
+    with torch.no_grad():
         for _ in range(new):
             text.append(int(target.model(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1].argmax()))
             if text[-1] in target.eos_ids:
@@ -132,14 +132,14 @@ def test_a_capture_is_what_the_model_passes_on(name: str) -> None:
         assert item.token_ids.tolist() == text
         assert len(states) == LAYERS + 1
         for b, state in enumerate(states):
-            torch.testing.assert_close(item.boundaries[b], state, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(item.final, final, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(item.rms.numpy(), [s.square().mean(-1).sqrt().numpy() for s in states], rtol=1e-4)
+            assert_same(item.boundaries[b], state, **ROUNDED)
+        assert_same(item.final, final, **ROUNDED)
+        assert_same(item.rms, torch.stack([s.square().mean(-1).sqrt() for s in states]), **ROUNDED)
         # The last boundary is before the final norm, which changes it.
-        torch.testing.assert_close(target.final_norm(item.boundaries[LAYERS]), item.final, rtol=1e-4, atol=1e-5)
+        assert_same(target.final_norm(item.boundaries[LAYERS]), item.final, **ROUNDED)
         assert not torch.allclose(item.boundaries[LAYERS], item.final, atol=1e-2)
         logits = target.model(input_ids=item.token_ids[None], use_cache=False).logits[0]
-        torch.testing.assert_close(target.head(item.final), logits, rtol=1e-3, atol=1e-4)
+        assert_same(target.head(item.final), logits, **ROUNDED)
         assert not item.near_tie.any()
 
 
@@ -204,11 +204,11 @@ def test_a_gguf_file_is_a_target(tmp_path: Path) -> None:
     assert target.dtype == torch.float32
     assert target.eos_ids == {EOS}
     ids = torch.tensor([[5, 6, 7, 8, 9]])
-    torch.testing.assert_close(target.forward(ids).logits, model(input_ids=ids).logits, rtol=1e-4, atol=1e-4)
+    assert_same(target.forward(ids).logits, model(input_ids=ids).logits, **ROUNDED)
     (item,) = capture(target, tiny_prompts(5), max_new_tokens=4, boundaries=[2])
     text, states, _ = by_hand(target, tiny_prompts(5)[0].token_ids, 4)
     assert item.token_ids.tolist() == text
-    torch.testing.assert_close(item.boundaries[2], states[2], rtol=1e-4, atol=1e-5)
+    assert_same(item.boundaries[2], states[2], **ROUNDED)
 
 
 def test_other_files_are_no_target(tmp_path: Path) -> None:

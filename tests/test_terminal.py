@@ -6,8 +6,10 @@ import re
 import pytest
 from rich.console import Console
 
-from driftscope.step_table import bar, step_table
-from driftscope.terminal import render, stdout_console
+from driftscope.figures import cost_figures, rejection_figures
+from driftscope.show.step_table import bar, step_table
+from driftscope.show.terminal import render, stdout_console
+from tests.fake_cost import FakeCost, told
 from tests.fake_summary import drifting, step, summary, without
 
 ORIGINS = {
@@ -130,6 +132,12 @@ def test_acceptance_lengths_say_what_they_are() -> None:
     assert re.search(r"served +1\.43 \(95% 1\.42 to 1\.44\)", text)
     assert re.search(r"with bonus token +2\.43", text)
     assert re.search(r"anchor mean +1\.31", text)
+    assert re.search(r"by request +1\.51", text)
+    assert "what vLLM logs" in text
+    cut = drifting()
+    cut["settings"] = {"depth": 8, "anchors": 32}
+    assert "what vLLM logs" not in printed(cut)
+    assert "of the first 32 positions of each text only, no engine's figure" in " ".join(printed(cut).split())
     figures = drifting()
     figures["acceptance_length"] = {"anchor_mean": {"mean": 1.3, "low": None, "high": None}}
     assert "not measured: the anchors of a prompt are not consecutive" in printed(figures)
@@ -177,6 +185,35 @@ def test_a_run_without_steps_can_be_shown() -> None:
     figures = summary([])
     figures |= {"onset": {}, "acceptance_length": {}}
     assert "No verdict: nothing was measured yet." in printed(figures)
+
+
+def with_cost(fake: FakeCost, depth: int = 4) -> dict:
+    shard = told(fake)
+    cost = cost_figures(shard["anchors"], resamples=50)
+    return {**summary(), "drift_cost": cost, "rejections": rejection_figures(shard["rejections"], depth, resamples=50)}
+
+
+@pytest.mark.parametrize(("width", "encoding"), [(120, "utf-8"), (80, "ascii")])
+def test_the_cost_of_drift_has_its_paths_and_chains_their_ends(width: int, encoding: str) -> None:
+    figures = with_cost(FakeCost(split=True))
+    cost, ends = figures["drift_cost"], figures["rejections"]
+    text = printed(figures, width=width, encoding=encoding)
+    assert f"in accepted tokens of 4 drafted ({cost['anchors']} anchors)" in text
+    for words, figure in (
+        (rf"cost of drift, {cost['share']['mean']:.0%} of that", cost["cost"]),
+        ("by the carried state", cost["state"]["shapley"]),
+        (r"its size \(RMS\)", cost["state_rms"]["shapley"]),
+    ):
+        assert re.search(rf"{words} *\|? +{re.escape(format(figure['mean'], '+.3f'))}", text)
+    assert f"{ends['rejected']} of {ends['anchors']} anchors are rejected within 4 steps" in text
+    assert re.search(rf"wrong without drift too *\|? +{ends['drafter']['mean']:.0%}", text)
+
+
+def test_a_block_is_told_its_price_and_a_run_without_the_probe_nothing() -> None:
+    text = printed(with_cost(FakeCost(block=True)))
+    assert "drafting in one block" in text
+    assert "by the carried state" not in text
+    assert "accepted tokens of" not in printed(summary())
 
 
 def test_no_colour_when_asked_and_none_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from driftscope.baseline import prefix_pass
-from driftscope.block_chain import run_blocks
-from driftscope.chain import Text
+from driftscope.chain.block import run_blocks
+from driftscope.chain.chain import Text
+from driftscope.chain.prefix import prefix_pass
 from driftscope.checkpoints import open_state_dict
 from driftscope.drafter import build_drafter
 from driftscope.drafter.attention import Prefix
+from tests.closeness import assert_same
 
 SIZE, VOCAB, DRAFT, BLOCK, LENGTH = 24, 40, 12, 4, 20
 CONFIG: dict[str, Any] = {
@@ -57,6 +58,7 @@ def made(trainer: Any) -> tuple[Any, Tensor, Tensor, Tensor]:
     return model, vocabulary, ids, torch.randn(1, LENGTH, 3, SIZE, generator=generator)
 
 
+@pytest.mark.numeric("double")
 def test_what_is_trained_is_what_is_run(trainer: Any):
     model, vocabulary, ids, features = made(trainer)
     import training
@@ -73,7 +75,7 @@ def test_what_is_trained_is_what_is_run(trainer: Any):
     with torch.no_grad():
         run = run_blocks(drafter, text.features[anchors], anchors, ids[0, anchors + 1], prefix, drafter.windows)
         trained = model(ids, features, anchors[None])[0] @ model.head.T
-    torch.testing.assert_close(run.unflatten(0, (-1, BLOCK)), trained, atol=1e-5, rtol=1e-5)
+    assert_same(run.unflatten(0, (-1, BLOCK)), trained)
 
 
 def test_the_loss_falls_where_every_mask_can_be_told_from_the_known_token(trainer: Any):

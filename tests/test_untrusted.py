@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driftscope.errors import DriftscopeError
-from driftscope.untrusted import json_object
+from driftscope.files.json import json_object
 
 
 def written(tmp_path: Path, text: str) -> Path:

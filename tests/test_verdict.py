@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from driftscope.verdict import ONSETS, verdict
+from driftscope.findings.verdict import ONSETS, verdict
 from tests.fake_summary import drifting, step, summary, without
 
 CLAUSES = {
@@ -131,3 +131,25 @@ def test_a_quantity_that_was_not_recorded_is_said_to_be_so() -> None:
     result = verdict(figures)
     assert [reading.sentence for reading in result.readings].count("not recorded") == 2
     assert "the sink keeps its attention (0.40 at step 8)" in result.headline
+
+
+def test_an_onset_shows_how_far_it_is_known() -> None:
+    figures = drifting(norm_up=3, displaced=4)
+    figures["onset_spread"] = {
+        "norm_up": {"step": 3, "low": 2, "high": 3},
+        "displaced": {"step": 4, "low": 4, "high": None},
+        "self_up": {"step": "none", "low": 6, "high": None},
+        "sink_down": {"step": "none", "low": None, "high": None},
+    }
+    result = verdict(figures)
+    assert result.headline.startswith("Drift starts at step 3 (2 to 3): the carried state's norm grows")
+    assert "from step 4 (4 or later) attention is displaced" in result.headline
+    assert [reading.start for reading in result.readings] == [
+        "step 3 (2 to 3)",
+        "step 4 (4 or later)",
+        "none shown",
+        "none",
+    ]
+    assert "an onset from step 6 on cannot be ruled out" in result.readings[2].sentence
+    figures["onset_spread"]["norm_up"] = {"step": 3, "low": 3, "high": 3}
+    assert verdict(figures).headline.startswith("Drift starts at step 3: ")

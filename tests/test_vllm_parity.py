@@ -17,8 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
-from driftscope.pair import Pair, load_pair
-from driftscope.target import wrap_target
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.target.model import wrap_target
 
 # They are programs: they import each other from their own folder.
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks" / "vllm_parity"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from driftscope.chain import Text
+from driftscope.chain.chain import Text
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter, build_drafter
 from driftscope.drafter.build import drafter_class

@@ -9,7 +9,7 @@ from driftscope.app.cards import grid
 from driftscope.app.loading import computed
 from driftscope.app.missing import not_measured
 from driftscope.app.shell import current
-from driftscope.report.content import RunPart
+from driftscope.show.report.content import RunPart
 
 
 def page() -> None:

@@ -11,7 +11,7 @@ from driftscope.app.loading import computed
 from driftscope.app.marks import onsets_of
 from driftscope.app.shell import current
 from driftscope.app.views.norms import FEEDS
-from driftscope.charts.theme import BUCKET_NAMES
+from driftscope.show.charts.theme import BUCKET_NAMES
 
 _PARTS = {"sum": "self-generated as one", "split": "drafted and current apart"}
 _BUCKETS = ("self_generated", "sink", "prompt", "committed", "drafted", "current")

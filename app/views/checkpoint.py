@@ -21,10 +21,10 @@ from driftscope.app.library import Entry
 from driftscope.app.shell import current
 from driftscope.app.watching import watch
 from driftscope.errors import RunError
+from driftscope.files.json import json_object
 from driftscope.findings.words import counted
-from driftscope.gallery.tables import NOT_MEASURED, interval_text
-from driftscope.schema import RunInfo
-from driftscope.untrusted import json_object
+from driftscope.runs.schema import RunInfo
+from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
 
 _SECONDS = 300
 _TALL = 440

@@ -13,7 +13,7 @@ from driftscope.app.cards import escaped, files, grid, show
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed, digest_of
 from driftscope.app.shell import entries
-from driftscope.charts.linked import STEP
+from driftscope.show.charts.linked import STEP
 
 _MOST = 4
 

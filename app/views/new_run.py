@@ -14,8 +14,8 @@ from driftscope.app.library import given_paths
 from driftscope.app.shell import plain
 from driftscope.app.watching import watch
 from driftscope.errors import RunError
-from driftscope.naming import fresh_run
 from driftscope.probes import DEFAULT, available
+from driftscope.runs.naming import fresh_run
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from driftscope.app import figures, links
 from driftscope.app.cards import grid
 from driftscope.app.loading import computed
 from driftscope.app.shell import current
-from driftscope.charts.norms import UNIT_NAMES
-from driftscope.frames import SITE_MODES
+from driftscope.show.charts.norms import UNIT_NAMES
+from driftscope.show.frames import SITE_MODES
 
 _MODES = {"size": "raw", "growth": "over step 1", "matched": "matched"}
 _ABOUT = ", ".join(f"{_MODES[mode]}: {about}" for mode, about in SITE_MODES.items() if mode != "growth")

@@ -17,10 +17,11 @@ from driftscope.app.loading import computed, digest_of, open_run
 from driftscope.app.marks import onsets_of
 from driftscope.app.shell import current, entries, measured, messages, plain
 from driftscope.findings import Finding
-from driftscope.gallery.tables import NOT_MEASURED, interval_text
-from driftscope.naming import short_name
-from driftscope.report.content import RunPart, evidence_text
-from driftscope.verdict import ONSETS, Verdict, bounds, figure
+from driftscope.findings.verdict import ONSETS, Reading, Verdict, bounds, figure
+from driftscope.findings.words import spread_text
+from driftscope.runs.naming import short_name
+from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.show.report.content import RunPart, evidence_text
 
 # How long one pass may work on lines that the table lacks.
 _SECONDS = 0.3
@@ -63,7 +64,8 @@ def _run() -> None:
     st.title(entry.id, anchor=False)
     _verdict(part.verdict)
     _onsets(part)
-    drawn = computed(figures.overview, [entry], onsets_of([entry]))
+    marks = onsets_of([entry])
+    drawn = [*computed(figures.costs, [entry], marks), *computed(figures.overview, [entry], marks)]
     left, right = st.columns([5, 2], gap="medium")
     with left:
         for item in drawn:
@@ -85,7 +87,7 @@ def _verdict(verdict: Verdict) -> None:
 
 def _onsets(part: RunPart) -> None:
     """The four onsets and the length that an engine would see."""
-    tiles = [(reading.name, _onset(reading.onset), escaped(reading.sentence)) for reading in part.verdict.readings]
+    tiles = [(reading.name, _onset(reading), escaped(reading.sentence)) for reading in part.verdict.readings]
     tiles += [
         (f"{name} length", text.split(" ")[0], f"{text} tokens. {meaning}") for name, text, meaning in part.lengths[:1]
     ]
@@ -95,10 +97,8 @@ def _onsets(part: RunPart) -> None:
         column.metric(label, value, help=about, border=True)
 
 
-def _onset(onset: Any) -> str:
-    if isinstance(onset, int):
-        return f"step {onset}"
-    return NOT_MEASURED if onset is None else str(onset)
+def _onset(reading: Reading) -> str:
+    return NOT_MEASURED if reading.onset is None else reading.start
 
 
 def _findings(part: RunPart) -> None:
@@ -108,7 +108,11 @@ def _findings(part: RunPart) -> None:
     if not wrong:
         judged = part.assessment.judged
         st.caption(
-            "Nothing that was measured is beyond its threshold." if judged else "Too little was measured to say."
+            "Nothing that was measured is beyond its threshold."
+            if judged
+            else f"Not judged: {escaped(part.assessment.withheld)}."
+            if part.assessment.withheld
+            else "Too little was measured to say."
         )
     with st.container(key=f"{look.GRID}-findings"):
         for finding in (*wrong, *notes):
@@ -206,7 +210,10 @@ def _lines(known: Sequence[Entry], pending: bool, until: float) -> None:
             "served length": st.column_config.NumberColumn(
                 format="%.2f", help="accepted drafted tokens a round, as an engine serves"
             ),
-            "onsets": st.column_config.TextColumn(help=", ".join(ONSETS.values()) + ": the step from which on"),
+            "onsets": st.column_config.TextColumn(
+                help=", ".join(ONSETS.values())
+                + ": the step from which on, and in brackets its spread over resampled prompts"
+            ),
         },
     )
     picked = event["selection"]["rows"]
@@ -222,7 +229,7 @@ def _line(entry: Entry, found: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "run": entry.id,
         "verdict": _word(found) if found else "…",
-        "onsets": _starts(found.get("onset", {})),
+        "onsets": _starts(found.get("onset", {}), found.get("onset_spread", {})),
         "served length": (found.get("served") or {}).get("mean"),
         "carry": str(switches.get("carry", "")),
         "FC-norm": {True: "yes", False: "no"}.get(switches.get("fc_norm", ""), ""),
@@ -233,9 +240,14 @@ def _line(entry: Entry, found: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _starts(onset: dict[str, Any]) -> str:
-    """The onsets that are a step; where there is none, why."""
-    found = [f"{name} {onset[key]}" for key, name in ONSETS.items() if isinstance(onset.get(key), int)]
+def _starts(onset: dict[str, Any], spread: dict[str, dict[str, Any]]) -> str:
+    """The onsets that are a step, with their spread; where there is none, why."""
+    found = []
+    for key, name in ONSETS.items():
+        start = onset.get(key)
+        if isinstance(start, int):
+            ends = spread.get(key, {})
+            found.append(f"{name} {start}{spread_text(ends.get('low'), ends.get('high'), start)}")
     return ", ".join(found or sorted({str(start) for start in onset.values()}))
 
 

@@ -11,8 +11,8 @@ from driftscope.app.loading import computed
 from driftscope.app.look import theme_name
 from driftscope.app.reading import Key, Reading
 from driftscope.app.shell import current
-from driftscope.charts.theme import BUCKET_NAMES
-from driftscope.schema import DISJOINT_BUCKETS
+from driftscope.runs.schema import DISJOINT_BUCKETS
+from driftscope.show.charts.theme import BUCKET_NAMES
 
 
 def page() -> None:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from driftscope.cache import CaptureCache
+from driftscope.captures.cache import CaptureCache
 from hostile.dumps import changed
 from hostile.registry import Random, maker
 from hostile.spoil import changed_json, hostile_json, linked, lying_header, sparse, spoilt

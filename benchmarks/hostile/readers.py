@@ -15,23 +15,23 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from driftscope.cache import CaptureCache
-from driftscope.capture_folder import CaptureFolder, open_captures
-from driftscope.captured import about, captured_sinks, confirmation
-from driftscope.capturing import capture_from
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.folder import CaptureFolder, open_captures
 from driftscope.checkpoints import inspect_checkpoint, open_checkpoint
 from driftscope.commands.content import run_content
 from driftscope.commands.guard import _finite
 from driftscope.compare import compare
 from driftscope.errors import DriftscopeError
 from driftscope.findings import assess
+from driftscope.from_engines.make import capture_from
+from driftscope.measuring.captured_texts import about, captured_sinks, confirmation
 from driftscope.progress import NullProgress
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.report import write_report
-from driftscope.run import Run
-from driftscope.schema import TABLES
-from driftscope.target_ends import TargetEnds
-from driftscope.terminal import render_run
+from driftscope.runs.run import Run
+from driftscope.runs.schema import TABLES
+from driftscope.show.report import write_report
+from driftscope.show.terminal import render_run
+from driftscope.target.ends import TargetEnds
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 from hostile import prompts
 from hostile.dumps import GIVEN, with_given
 from hostile.registry import written

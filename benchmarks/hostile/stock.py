@@ -14,11 +14,11 @@ from safetensors.torch import save, save_file
 
 from driftscope.api import capture
 from driftscope.audit.short import ShortAudit
-from driftscope.cache import CacheKey, CaptureCache
+from driftscope.captures.cache import CacheKey, CaptureCache
 from driftscope.findings import Evidence, Finding, assess
 from driftscope.findings.evaluate import save as save_findings
-from driftscope.target import load_target
-from driftscope.target_ends import TargetEnds, load_target_ends
+from driftscope.target.ends import TargetEnds, load_target_ends
+from driftscope.target.model import load_target
 from tests import rich_run
 from tests.checkpoints.layouts import stored
 from tests.dumps import writers

@@ -27,17 +27,17 @@ from rounds import Agreement, Chains, check_counters, compare_prompt, engine_rou
 from serve import digest
 from torch import Tensor
 
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
+from driftscope.captures.record import record
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.measure import StepMeasure
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints import open_checkpoint
 from driftscope.errors import DriftscopeError
-from driftscope.features import needed_boundaries
-from driftscope.measure import StepMeasure
-from driftscope.pair import Pair, load_pair
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.recording import record
-from driftscope.rows import joint, match_matrix, to_numpy
-from driftscope.subject import Settings, Subject
-from driftscope.target import Target, load_target
+from driftscope.runs.rows import joint, match_matrix, to_numpy
+from driftscope.target.model import Target, load_target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 HERE = Path(__file__).parent
 METHODS = {"eagle3": "eagle3", "eagle1": "eagle", "mtp": "mtp"}

@@ -23,7 +23,7 @@ from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.save import save_checkpoint
 from driftscope.checkpoints.sizes import expected_shapes
-from driftscope.target import Target, load_target
+from driftscope.target.model import Target, load_target
 
 Weights = dict[str, Tensor]
 

@@ -11,7 +11,7 @@ from driftscope.asserts.findings import codes_of
 from driftscope.asserts.outcome import Outcome, conclude
 from driftscope.asserts.reading import found, prompts_of
 from driftscope.errors import RunError
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 _RATES = np.linspace(0.0, 1.0, 1001)
 

@@ -13,7 +13,7 @@ from driftscope.asserts.reading import needed, prompts_of, summary_to
 from driftscope.errors import RunError
 from driftscope.findings.measured import Measured
 from driftscope.findings.thresholds import load
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 def assert_no_attention_drift(

@@ -20,7 +20,8 @@ from driftscope.compare.model import Compared
 from driftscope.compare.samples import common_depth, samples
 from driftscope.errors import RunError
 from driftscope.findings.measured import Measured
-from driftscope.run import Run
+from driftscope.findings.withheld import withheld
+from driftscope.runs.run import Run
 from driftscope.stats.intervals import Interval
 
 MARGINS: Mapping[str, float] = {
@@ -53,6 +54,8 @@ def assert_not_worse(
     """
     __tracebackhide__ = True
     reference = baseline if isinstance(baseline, Run) else Run.open(baseline)
+    if why := withheld(reference.info.trust):
+        raise RunError(f"baseline {reference.folder} is none to compare with: {why}; probe a trained drafter for it")
     runs = [reference, run]
     names = unique_names(runs)
     prompts, _ = common_prompts(runs, names)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from driftscope.asserts.outcome import Outcome, settle
+from driftscope.asserts.outcome import Outcome, refuse_withheld, settle
 from driftscope.findings import Finding, Thresholds, assess, definition
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 def assert_no_findings(
@@ -26,6 +26,7 @@ def assert_no_findings(
     `ignore` that does not exist.
     """
     __tracebackhide__ = True
+    refuse_withheld(run)
     ignored = {definition(code).code for code in ignore}
     assessment = assess(run, thresholds, depth=depth)
     found = [*assessment.findings, *_of_the_checkpoint(run, assessment.findings)]

@@ -15,7 +15,7 @@ from driftscope.asserts.tables import plain_text
 from driftscope.errors import RunError
 from driftscope.figures.noise import noise_figures
 from driftscope.findings.words import listed, plain
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 _KEPT = {"anchor_mean": "anchor_mean_kept", "served": "served_kept"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from driftscope.asserts.bounds import Bound, Figure, from_step_2
 from driftscope.asserts.outcome import Outcome, conclude
 from driftscope.asserts.reading import needed, prompts_of, summary_to
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 def assert_norm_growth(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from driftscope.asserts.bounds import Bound, Verdict, worst
 from driftscope.asserts.tables import facts, table_of_steps
-from driftscope.run import Run
+from driftscope.findings.withheld import withheld
+from driftscope.runs.run import Run
 
 
 class UndecidedWarning(UserWarning):
@@ -24,6 +25,13 @@ class Outcome:
     bounds: tuple[Bound, ...] = ()
     message: str = ""
     """Empty where it passed."""
+
+
+def refuse_withheld(run: Run) -> None:
+    """Raise AssertionError for a run whose verdict is withheld: what was measured of it means nothing."""
+    __tracebackhide__ = True
+    if why := withheld(run.info.trust):
+        raise AssertionError(f"nothing can be asserted of run {run.folder}: {why}")
 
 
 def conclude(
@@ -74,6 +82,7 @@ def settle(
 ) -> Outcome:
     """`conclude` for a verdict in words."""
     __tracebackhide__ = True
+    refuse_withheld(run)
     if verdict == "passed":
         return Outcome("passed", tuple(bounds))
     parts = [*sentences, facts(run), "", *([details, ""] if details else [])]

@@ -7,9 +7,9 @@ from typing import Any
 
 from driftscope.errors import RunError
 from driftscope.findings.measured import interval_of
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.runs.summary import counts
 from driftscope.stats.intervals import Interval
-from driftscope.summary import counts
 
 
 def summary_to(run: Run, depth: int | None) -> dict[str, Any]:

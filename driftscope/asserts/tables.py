@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from driftscope.naming import short_name
-from driftscope.run import Run
-from driftscope.step_table import step_table
+from driftscope.runs.naming import short_name
+from driftscope.runs.run import Run
+from driftscope.show.step_table import step_table
 
 WIDTH = 96
 """Columns: leaves room for what pytest puts in front."""

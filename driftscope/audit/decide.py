@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscope.audit.material import DEPTH
+from driftscope.audit.batches import DEPTH
 from driftscope.audit.score import Scores
 
 Status = Literal["ruled out", "worse", "indistinguishable", "better"]

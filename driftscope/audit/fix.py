@@ -17,12 +17,13 @@ from torch import Tensor
 from driftscope.audit.canonical import canonical
 from driftscope.audit.hypotheses import Hypothesis, spelled, switch_value
 from driftscope.audit.setting import Setting
-from driftscope.checkpoints import aux_ids, open_checkpoint
+from driftscope.checkpoints import open_checkpoint
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.engines import engine_readings
-from driftscope.checkpoints.experts import split
-from driftscope.checkpoints.families import FAMILIES
-from driftscope.checkpoints.files import open_source
-from driftscope.checkpoints.opening import Checkpoint
+from driftscope.checkpoints.families.experts import split
+from driftscope.checkpoints.families.registry import FAMILIES
+from driftscope.checkpoints.reading import aux_ids
+from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import CheckpointError, DriftscopeError
 
 _ROPE_KEYS = ("rope_theta", "rope_scaling", "rope_parameters")

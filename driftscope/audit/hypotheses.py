@@ -16,8 +16,8 @@ from torch import Tensor
 
 from driftscope.audit import vocabulary
 from driftscope.audit.setting import Reach, Setting
-from driftscope.checkpoints.aux_ids import default_boundaries
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.reading.aux_ids import default_boundaries
 from driftscope.drafter.build import target_token_ids
 from driftscope.errors import CheckpointError
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from driftscope.audit.concluding import conclude
+from driftscope.audit.batches import DEPTH, Material, prepare
 from driftscope.audit.controls import Control, run_controls
 from driftscope.audit.decide import Limits
 from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis, hypotheses, spelled
-from driftscope.audit.material import DEPTH, Material, prepare
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Audit
 from driftscope.audit.rounds import Round, run_round
@@ -22,13 +21,15 @@ from driftscope.audit.score import Runner
 from driftscope.audit.search import search_boundaries
 from driftscope.audit.setting import Setting
 from driftscope.audit.static import static_hints
-from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
+from driftscope.audit.texts import withheld_texts
+from driftscope.audit.verdict import conclude
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture, capture
+from driftscope.chain.pair import Pair, load_pair
 from driftscope.errors import PromptError
-from driftscope.pair import Pair, load_pair
 from driftscope.progress import NullProgress, ProgressReport
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.target import Target
+from driftscope.target.model import Target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 PROMPTS = 48
 SEARCHED = 8
@@ -198,7 +199,9 @@ def audit_captures(
         setting = rounds[-1].winner.apply(setting)
     final = _final_controls(setting, rounds, runner, limits)
     hints = static_hints(pair.checkpoint, declared, target.embedding, target.head)
-    return conclude(pair, declared, setting, rounds, final, hints, material, limits, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    garbage = withheld_texts(pair.target, captures)
+    return conclude(pair, declared, setting, rounds, final, hints, material, limits, seconds, garbage)
 
 
 def _tried(

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from driftscope.audit.material import DEPTH, LAGS, Batch, Material
+from driftscope.audit.batches import DEPTH, LAGS, Batch, Material
 from driftscope.audit.setting import Reach, Setting
 from driftscope.drafter import Drafter
+from driftscope.drafter.argmax import largest
 from driftscope.drafter.attention import Window, probabilities
 from driftscope.drafter.layer import AttentionLayer, KeysDoneError
-from driftscope.largest import largest
 
 _FLOOR = 1e-3
 """Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from driftscope.audit.material import Batch, Material
+from driftscope.audit.batches import Batch, Material
 from driftscope.audit.score import Rows, Runner, chain_rows, step_one_loss, text_rows, window
 from driftscope.audit.setting import Setting
 from driftscope.drafter import Drafter

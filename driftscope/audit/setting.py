@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
+from driftscope.chain.drafter_inputs import drafter_features, needed_boundaries
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter, build_drafter
 from driftscope.errors import TargetError
-from driftscope.features import drafter_features, needed_boundaries
 
 Reach = Literal["all", "later", "logits", "labels"]
 """Where a change enters: everything is run anew; the steps from 2 on; the head only; only what is compared with."""

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from driftscope.audit.concluding import faults_of
+from driftscope.audit.batches import prepare
 from driftscope.audit.decide import Limits
 from driftscope.audit.hypotheses import Hypothesis, TargetFacts, hypotheses
-from driftscope.audit.material import prepare
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Row
 from driftscope.audit.rounds import run_round
@@ -20,10 +19,11 @@ from driftscope.audit.run import facts
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
 from driftscope.audit.unsettled import unsettled
-from driftscope.captures import Capture
+from driftscope.audit.verdict import faults_of
+from driftscope.captures.capture import Capture
+from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.findings.model import Finding
-from driftscope.pair import Pair
 
 SWITCHES = ("carry", "aux_boundaries", "rope.theta", "vocab_map", "residual", "norms before fc", "feature_source")
 """Where the faults of the field are."""

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from driftscope.audit.setting import Setting
 from driftscope.audit.vocabulary import head_rows
-from driftscope.checkpoints.opening import Checkpoint
-from driftscope.checkpoints.vocab import read_vocab_map
+from driftscope.checkpoints.checkpoint import Checkpoint
+from driftscope.checkpoints.reading.vocab import read_vocab_map
 from driftscope.drafter.build import target_token_ids
 
 _UNLIKE = 0.1

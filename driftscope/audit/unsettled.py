@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftscope.audit.report import Row
-from driftscope.checkpoints.opening import Checkpoint
+from driftscope.checkpoints.checkpoint import Checkpoint
 
 
 def unsettled(checkpoint: Checkpoint, rows: Sequence[Row]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from driftscope.audit.batches import DEPTH, FIRST
 from driftscope.audit.fix import Fixed
-from driftscope.audit.material import DEPTH, FIRST
 from driftscope.audit.report import Audit, Fault, Row
 from driftscope.findings.model import Finding
 from driftscope.stats.intervals import Interval

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from driftscope.checkpoints.config import DrafterConfig, Origin, Rope
 
 if TYPE_CHECKING:
-    from driftscope.checkpoints.board import parse_switch
+    from driftscope.checkpoints.checkpoint import Checkpoint
     from driftscope.checkpoints.fit import fit_to_target, target_warnings
     from driftscope.checkpoints.inspection import Inspection, inspect_checkpoint
-    from driftscope.checkpoints.opening import Checkpoint, open_checkpoint, open_state_dict
+    from driftscope.checkpoints.opening import open_checkpoint, open_state_dict
+    from driftscope.checkpoints.reading.board import parse_switch
     from driftscope.checkpoints.save import LAYOUTS, save_checkpoint
 
 __all__ = [
@@ -34,13 +35,13 @@ __all__ = [
 
 _HOMES = {
     "LAYOUTS": "save",
-    "Checkpoint": "opening",
+    "Checkpoint": "checkpoint",
     "Inspection": "inspection",
     "fit_to_target": "fit",
     "inspect_checkpoint": "inspection",
     "open_checkpoint": "opening",
     "open_state_dict": "opening",
-    "parse_switch": "board",
+    "parse_switch": "reading.board",
     "save_checkpoint": "save",
     "target_warnings": "fit",
 }

@@ -181,6 +181,11 @@ class DrafterConfig:
         return self.layer_form in ("eagle3", "dflash")
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether all steps are drafted at once, as rows of a block."""
+        return self.layer_form == "dflash"
+
+    @property
     def carries(self) -> bool:
         """Whether a step takes over the state of the one before."""
         return self.carry != "none"

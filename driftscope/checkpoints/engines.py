@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from driftscope.checkpoints.aux_ids import default_boundaries, spelled
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.reading.aux_ids import default_boundaries, spelled
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
 

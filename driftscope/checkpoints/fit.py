@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from driftscope.checkpoints.aux_ids import AuxIds, default_boundaries, depth, to_boundaries
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.padding import PADDED, fit_vocabulary
+from driftscope.checkpoints.reading.aux_ids import AuxIds, default_boundaries, depth, to_boundaries
+from driftscope.checkpoints.reading.padding import PADDED, fit_vocabulary
 from driftscope.errors import TargetError
 
 if TYPE_CHECKING:
-    from driftscope.checkpoints.opening import Checkpoint
+    from driftscope.checkpoints.checkpoint import Checkpoint
 
 
 def text_config(target_config: Any | None) -> Any | None:

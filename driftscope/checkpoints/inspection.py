@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import torch
 
-from driftscope.checkpoints.aux_ids import depth
 from driftscope.checkpoints.config import DrafterConfig
+from driftscope.checkpoints.dead import dead_tensors
 from driftscope.checkpoints.engines import EngineReading, engine_readings
-from driftscope.checkpoints.files import open_source
 from driftscope.checkpoints.fit import fit_to_target, text_config
 from driftscope.checkpoints.opening import count_not_finite, read_source, recorded_target
 from driftscope.checkpoints.reader import Reading
-from driftscope.checkpoints.vocab import VocabMap, read_vocab_map
+from driftscope.checkpoints.reading.aux_ids import depth
+from driftscope.checkpoints.reading.files import open_source
+from driftscope.checkpoints.reading.vocab import VocabMap, read_vocab_map
 from driftscope.errors import CheckpointError, DriftscopeError
 
 _HASHED_AT_MOST = 2**30
@@ -121,8 +122,9 @@ def inspect_checkpoint(
 ) -> Inspection:
     """Look at a checkpoint without a target and without loading its large tensors.
 
-    Only norms, d2t and t2d are read; everything else comes from headers, so the cost does not grow with the file (below
-    1 GiB the file is also hashed). What would keep `open_checkpoint` from opening it is in `problems`.
+    Above 1 GiB only norms, d2t and t2d are read and everything else comes from headers, so the cost does not grow with the
+    file; below, it is hashed and its tensors are looked through for dead ones. What would keep `open_checkpoint` from
+    opening it is in `problems`.
 
     Args:
         path, overrides, revision: as in `open_checkpoint`.
@@ -143,6 +145,7 @@ def inspect_checkpoint(
             problems.append(str(error))
     norms = tuple(_norm(name, reading) for name in reading.names if _is_norm(name) and _readable(name, reading))
     problems += [f"{norm.name} holds {norm.not_finite} NaN or infinite values" for norm in norms if norm.not_finite]
+    problems += _dead(reading, config, source.nbytes)
     warnings = [*reading.warnings, *_untrained(norms)]
     return Inspection(
         path=source.path,
@@ -163,6 +166,16 @@ def inspect_checkpoint(
         warnings=tuple(warnings),
         problems=tuple(problems),
     )
+
+
+def _dead(reading: Reading, config: DrafterConfig | None, nbytes: int) -> list[str]:
+    """Tensors that pass nothing on; of a file above 1 GiB only the norms, which are small."""
+    if config is None:
+        return []
+    chosen = [name for name in reading.names if name not in reading.never_applied and _readable(name, reading)]
+    chosen = [name for name in chosen if nbytes <= _HASHED_AT_MOST or _is_norm(name)]
+    weights = {name: reading.load(name) for name in chosen}
+    return [dead.line(reading.names[dead.name]) for dead in dead_tensors(config, weights)]
 
 
 def _position_limit(config: DrafterConfig | None) -> int | None:

@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.files import Source, from_state_dict, open_source
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.fit import fit_to_target, text_config
-from driftscope.checkpoints.padding import fit_rows
 from driftscope.checkpoints.reader import Reading, read
+from driftscope.checkpoints.reading.files import Source, from_state_dict, open_source
+from driftscope.checkpoints.reading.padding import fit_rows
 from driftscope.errors import CheckpointError
 
 _CHUNK = 2**22
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A drafter as it was stored and as it will be run."""
-
-    path: str
-    sha256: str
-    """Over the bytes of the weight files."""
-    layout: str
-    reason: str
-    """Why the layout was recognised."""
-    config: DrafterConfig
-    weights: dict[str, torch.Tensor]
-    """Canonical name -> tensor, in the stored dtype, still on disk until it is read; those switched off included."""
-    target_name: str | None
-    """The target that the config records."""
-    raw_config: dict[str, Any]
-    warnings: tuple[str, ...]
-    """What was assumed and leaves no trace in the weights, and what was left out."""
-    names: Mapping[str, str]
-    """Canonical -> stored tensor name."""
-    unused: tuple[str, ...]
-    """Stored tensors that mean nothing here."""
-    missing: tuple[str, ...]
-    """Empty for a checkpoint that opened; kept for symmetry with `inspect_checkpoint`."""
-    never_applied: tuple[str, ...] = ()
-    """Canonical tensors that are stored but switched off."""
 
 
 def open_checkpoint(
@@ -84,7 +55,9 @@ def open_state_dict(
 def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: Any | None) -> Checkpoint:
     reading = read_source(source, overrides, text_config(target_config))
     if reading.problems:
-        raise CheckpointError(f"{source.path}: {reading.problems[0]}")
+        # What was left unread may be what is missing.
+        unread = [note for note in reading.warnings if " not read" in note]
+        raise CheckpointError(f"{source.path}: {reading.problems[0]}{''.join(f' ({note})' for note in unread)}")
     assert reading.config is not None  # without problems there are switches
     config = reading.config if target_config is None else fit_to_target(reading.config, target_config)
     weights = fit_rows(config, {name: _checked(name, reading) for name in reading.names})
@@ -110,9 +83,9 @@ def read_source(source: Source, overrides: Mapping[str, Any] | None, target: Any
     try:
         return read(source, overrides, target)
     except CheckpointError as error:
-        if str(error).startswith(source.path):
-            raise
-        raise CheckpointError(f"{source.path}: {error}") from error
+        unread = "".join(f" ({note})" for note in source.warnings if " not read" in note)
+        text = str(error) if str(error).startswith(source.path) else f"{source.path}: {error}"
+        raise CheckpointError(text + unread) from error
 
 
 def recorded_target(raw: Mapping[str, Any]) -> str | None:

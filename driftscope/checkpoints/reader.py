@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from driftscope.checkpoints import experts, masks, names, refuse
-from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.families import FAMILIES, Family
-from driftscope.checkpoints.files import Source, TensorInfo
-from driftscope.checkpoints.quantised import dequantised
+from driftscope.checkpoints.families import experts
+from driftscope.checkpoints.families import parallel_drafting as masks
+from driftscope.checkpoints.families.registry import FAMILIES, Family
+from driftscope.checkpoints.reading import names, refuse
+from driftscope.checkpoints.reading.board import Switchboard
+from driftscope.checkpoints.reading.files import Source, TensorInfo, some
+from driftscope.checkpoints.reading.quantised import dequantised
 from driftscope.checkpoints.sizes import expected_shapes
 from driftscope.errors import CheckpointError
 
@@ -134,7 +136,8 @@ def _settle(reading: Reading, config: DrafterConfig) -> None:
     wanted = expected_shapes(config)
     reading.missing = [name for name in wanted if name not in reading.names]
     reading.never_applied = [name for name in reading.names if name not in wanted and name not in ("t2d", "d2t")]
-    reading.problems += [_missing(name, config) for name in reading.missing]
+    if reading.missing:
+        reading.problems.append(_missing(reading.missing, config))
     reading.problems += [
         f"{reading.names[name]} has shape {list(reading.infos[name].shape)}, but the rest asks for {list(shape)}"
         for name, shape in wanted.items()
@@ -156,14 +159,17 @@ def _rename(bare: Mapping[str, str], rename: Callable[[str], str | None]) -> tup
     return stored, unused
 
 
-def _missing(name: str, config: DrafterConfig) -> str:
+def _missing(absent: Sequence[str], config: DrafterConfig) -> str:
+    """All missing tensors in one line, with what asks for the first."""
     switch = {"fc_norm": "fc_norm", "input_norm": "input_norm", "lm_head": "head", "norm": "final_norm"}.get(
-        name.split(".")[0]
+        absent[0].split(".")[0]
     )
     origin = config.origins.get(switch) if switch else None
     stated = origin is not None and origin.source in ("config", "user")
     why = f", but {origin.detail} asks for it" if origin and stated else ": the layout needs it"
-    return f"{name} is missing{why}"
+    if len(absent) > 1:
+        why = f", but {origin.detail} asks for the first" if origin and stated else ": the layout needs them"
+    return f"{some(absent)} {'are' if len(absent) > 1 else 'is'} missing{why}"
 
 
 def _bad_dtypes(infos: Mapping[str, TensorInfo], stored: Mapping[str, str]) -> list[str]:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from driftscope.checkpoints import experts
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.families import FAMILIES
-from driftscope.checkpoints.files import from_state_dict
+from driftscope.checkpoints.families import experts
+from driftscope.checkpoints.families.registry import FAMILIES
 from driftscope.checkpoints.reader import read
+from driftscope.checkpoints.reading.files import from_state_dict
 from driftscope.errors import CheckpointError
 
 LAYOUTS = tuple(family.NAME for family in FAMILIES)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftscope.checkpoints.aux_ids import find_aux_ids
-from driftscope.checkpoints.board import Switchboard
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.decoder_layer import layer_shapes
-from driftscope.checkpoints.latent import MARK, resolve_latent
-from driftscope.checkpoints.padding import EMBEDDING, HEAD, cut
+from driftscope.checkpoints.families.decoder_layer import layer_shapes
+from driftscope.checkpoints.families.mla import MARK, resolve_latent
+from driftscope.checkpoints.reading.aux_ids import find_aux_ids
+from driftscope.checkpoints.reading.board import Switchboard
+from driftscope.checkpoints.reading.padding import EMBEDDING, HEAD, cut
 from driftscope.errors import CheckpointError
 
 _Q, _K, _V, _O = (f"layers.0.self_attn.{p}_proj.weight" for p in "qkvo")

@@ -92,7 +92,7 @@ def audit(
         print_json(content if fix is None else {**content, "fix": fixed.to_dict() if fixed else None})
     else:
         from driftscope.audit.view import render_audit, render_fix
-        from driftscope.terminal import stdout_console
+        from driftscope.show.terminal import stdout_console
 
         console = stdout_console()
         render_audit(found, console, every=every)

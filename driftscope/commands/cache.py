@@ -22,8 +22,8 @@ Root = Annotated[Path | None, typer.Option("--cache-dir", envvar="DRIFTSCOPE_CAC
 @app.command("ls")
 def ls(cache_dir: Root = None, debug: Debug = False) -> None:
     """List what is kept, a line per target."""
-    from driftscope.cache import CaptureCache
-    from driftscope.terminal import stdout_console
+    from driftscope.captures.cache import CaptureCache
+    from driftscope.show.terminal import stdout_console
 
     console, cache = stdout_console(), CaptureCache(cache_dir)
     entries = cache.entries()
@@ -59,8 +59,8 @@ def rm(
     debug: Debug = False,
 ) -> None:
     """Remove the captures of a target, or all."""
-    from driftscope.cache import CaptureCache
-    from driftscope.terminal import stdout_console
+    from driftscope.captures.cache import CaptureCache
+    from driftscope.show.terminal import stdout_console
 
     if (which is None) != every:
         raise DriftscopeError("name one target or give --all; `driftscope cache ls` names those there")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from driftscope.commands import options
 from driftscope.commands.guard import Debug, print_json, state
-from driftscope.commands.working import working
+from driftscope.commands.progress import working
 from driftscope.errors import DriftscopeError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -181,7 +181,7 @@ def content(made: Any) -> dict[str, Any]:
 
 
 def _print(made: Any) -> None:
-    from driftscope.terminal import stdout_console
+    from driftscope.show.terminal import stdout_console
 
     console, told = stdout_console(), content(made)
     lines = [
@@ -190,7 +190,8 @@ def _print(made: Any) -> None:
     ]
     if told["greedy"] < told["texts"]:
         lines.append(
-            f"{told['greedy']} of {told['texts']} texts are the target's greedy ones: acceptance is measured on no others"
+            f"acceptance can be measured on {told['greedy']} of {told['texts']} texts: the final states of the others do not"
+            " confirm them as what the target writes greedily"
         )
     for line in lines:
         console.print(line, soft_wrap=True)

@@ -18,6 +18,9 @@ Each against the first:
 Which of FC-norm and post-norm suppresses drift? The four drafters of the 2 x 2, in any order:
 [cyan]driftscope compare runs/eagle3 runs/fc-norm runs/post-norm runs/eagle3.1[/cyan]
 
+One drafter under the target that it was trained for, and under others:
+[cyan]driftscope compare runs/base runs/fine-tuned runs/int8[/cyan]
+
 The causes that one run shows:
 [cyan]driftscope compare runs/eagle3[/cyan]"""
 
@@ -33,13 +36,27 @@ def compare(
 ) -> None:
     """Compare runs of different drafters: paired differences, and the effects of FC-norm and post-norm.
 
-    The runs must have measured the same texts of the same target. Recognises the four drafters with and without FC-norm
+    The runs must have measured the same texts of the same target, or be of one drafter under several targets (base, fine-tuned,
+    quantised): then each is told against the first, keep, adapt or retrain. Recognises the four drafters with and without FC-norm
     and a post-norm carry, and says what each switch does.
     """
     from driftscope.compare import compare as compare_runs
-    from driftscope.terminal import stdout_console
+    from driftscope.compare.targets import compare_targets, same_drafter_other_targets
+    from driftscope.runs.run import Run
+    from driftscope.show.terminal import stdout_console
 
-    comparison = compare_runs(runs, depth=depth, thresholds=thresholds)
+    opened = [Run.open(run) for run in runs]
+    if same_drafter_other_targets(opened):
+        found = compare_targets(opened)
+        if json:
+            print_json({"targets": [part.to_dict() for part in found]})
+        else:
+            from driftscope.compare.targets_view import render_targets
+
+            render_targets(found, stdout_console())
+        return
+
+    comparison = compare_runs(opened, depth=depth, thresholds=thresholds)
     if json:
         print_json(comparison.to_dict())
         return

@@ -32,7 +32,7 @@ def explain(
     from driftscope.findings import definition, definitions, load
     from driftscope.findings.thresholds import definition as threshold
     from driftscope.findings.view import render_list, render_page
-    from driftscope.terminal import stdout_console
+    from driftscope.show.terminal import stdout_console
 
     values = load(thresholds)
     shown = list(definitions().values()) if code is None else [definition(code)]

@@ -51,7 +51,7 @@ def inspect(
     if json:
         print_json(found)
     else:
-        from driftscope.terminal import stdout_console
+        from driftscope.show.terminal import stdout_console
 
         _render(found, stdout_console())
     if found["problems"]:
@@ -70,6 +70,6 @@ def _target_config(target: str, trust_remote_code: bool) -> Any:
 
 
 def _render(found: dict[str, Any], console: Console) -> None:
-    from driftscope.inspection_view import render_inspection
+    from driftscope.show.inspection import render_inspection
 
     render_inspection(found, console)

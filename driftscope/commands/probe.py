@@ -11,7 +11,7 @@ from rich.text import Text
 from driftscope.commands import options
 from driftscope.commands.content import run_content
 from driftscope.commands.guard import FAILED, Debug, fail, print_json, state
-from driftscope.commands.working import working
+from driftscope.commands.progress import working
 from driftscope.errors import DriftscopeError, RunError
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -98,7 +98,7 @@ def probe(
         typer.Option(
             "--anchors",
             min=1,
-            help="Only the first N anchors of each prompt. [dim]Default: all.[/dim]",
+            help="Only N anchors of each prompt, evenly over its text. [dim]Default: all.[/dim]",
             rich_help_panel=MEASUREMENT,
         ),
     ] = None,
@@ -191,55 +191,50 @@ def probe(
     folder. Exit code 0: nothing found, 1: findings (`driftscope explain`; DS3xx are notes), 2: it could not be measured.
     """
     from driftscope.findings import assess, load, save
-    from driftscope.naming import fresh_run
+    from driftscope.runs.naming import fresh_run
 
     switches = options.overrides(aux, carry, rope_theta, settings)
     sinks = options.sink(sink)
     limits = load(thresholds)
     folder = _folder(checkpoint, out, resume) if out or resume else fresh_run(checkpoint)
-    chosen: dict[str, Any] = {"probes": _known(probes)} if probes is not None else {}
-    if chat_template is not None:
-        chosen["chat_template"] = chat_template
-    if capture is not None:
-        if str(context.get_parameter_source("max_new_tokens")).endswith("COMMANDLINE"):
-            raise DriftscopeError("--max-new-tokens changes nothing about --capture: its texts are as long as they are")
-        chosen["capture"] = capture
-    if shards != "local":
-        chosen["shards"] = shards
-    places = {"device_map": device_map, "drafter_device": drafter_device, "deterministic": deterministic or None}
-    chosen |= {name: value for name, value in places.items() if value is not None}
-    if probe_option:
-        from driftscope.probes.options import parse_options
-
-        chosen["options"] = parse_options(probe_option)
-    if not audit:
-        chosen["audit"] = False
+    given: dict[str, Any] = {
+        "target": target,
+        "prompts": prompts,
+        "chat_template": chat_template,
+        "capture": capture,
+        "max_new_tokens": max_new_tokens,
+        "depth": depth,
+        "horizon": horizon,
+        "anchors": anchors,
+        "sink": sinks,
+        "seed": seed,
+        "overrides": switches,
+        "audit": audit,
+        "resume": resume,
+        "shards": shards,
+        "device": device,
+        "dtype": dtype,
+        "device_map": device_map,
+        "drafter_device": drafter_device,
+        "deterministic": deterministic,
+        "revision": revision,
+        "trust_remote_code": trust_remote_code,
+        "cache_dir": cache_dir,
+    }
+    if probes is not None:
+        given["probes"] = probes
+    if capture is not None and str(context.get_parameter_source("max_new_tokens")).endswith("COMMANDLINE"):
+        raise DriftscopeError("--max-new-tokens changes nothing about --capture: its texts are as long as they are")
+    _check_probes(probes, probe_option)
     state(context).run = folder
 
     with working(state(context).debug) as progress:
-        from driftscope.api import probe as measure
+        from driftscope.api import measure_request
+        from driftscope.measuring.request import ProbeRequest
+        from driftscope.probes.options import parse_options
 
-        run = measure(
-            checkpoint,
-            target=target,
-            prompts=prompts,
-            out=folder,
-            max_new_tokens=max_new_tokens,
-            depth=depth,
-            horizon=horizon,
-            anchors=anchors,
-            device=device,
-            dtype=dtype,
-            sink=sinks,
-            resume=resume,
-            overrides=switches,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-            cache_dir=cache_dir,
-            seed=seed,
-            progress=progress,
-            **chosen,
-        )
+        request = ProbeRequest.of(checkpoint, folder, options=parse_options(probe_option or ()), **given)
+        run = measure_request(request, progress)
         progress.message("looking for findings")
         # A block drafter has no more steps than its block.
         depth = min(depth, int(run.info.settings.get("depth", depth)))
@@ -248,7 +243,7 @@ def probe(
     if json:
         print_json(run_content(run, assessment, depth))
     else:
-        from driftscope.terminal import render_run, stdout_console
+        from driftscope.show.terminal import render_run, stdout_console
 
         console = stdout_console()
         render_run(run, console, depth, assessment=assessment)
@@ -263,7 +258,7 @@ def probe(
 
 def _folder(checkpoint: str, out: Path | None, resume: bool) -> Path:
     if out is None:
-        from driftscope.naming import short_name
+        from driftscope.runs.naming import short_name
 
         raise RunError(f"--resume needs -o: which run to go on with, for example -o runs/{short_name(checkpoint)}")
     if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -271,8 +266,11 @@ def _folder(checkpoint: str, out: Path | None, resume: bool) -> Path:
     return out
 
 
-def _known(text: str) -> list[str]:
-    """Names of probes, checked before anything is loaded."""
+def _check_probes(names: str | None, options: list[str] | None) -> None:
+    """Names of probes and the form of options, before anything is loaded."""
     from driftscope.probes import chosen
+    from driftscope.probes.options import parse_options
 
-    return [probe.name for probe in chosen(text)]
+    if names is not None:
+        chosen(names)
+    parse_options(options or ())

@@ -18,7 +18,7 @@ from driftscope.commands import options
 from driftscope.commands.guard import Debug, print_json
 
 if TYPE_CHECKING:
-    from driftscope.estimate import Cost
+    from driftscope.measuring.estimate import Cost
 
 EXAMPLES = """[bold]Examples[/bold]
 
@@ -79,7 +79,7 @@ def probes(
     if json:
         print_json(rows)
         return
-    from driftscope.terminal import stdout_console
+    from driftscope.show.terminal import stdout_console
 
     console = stdout_console()
     console.print(_table(rows, bool(priced)))
@@ -100,9 +100,9 @@ def _priced(checkpoint: str, target: str | None, count: int, depth: int, **place
     with contextlib.redirect_stdout(sys.stderr), stderr_progress() as progress:
         progress.message("starting")
         from driftscope.api import load_pair
-        from driftscope.estimate import estimate
+        from driftscope.chain.prompt_chains import Settings
+        from driftscope.measuring.estimate import estimate
         from driftscope.probes import available
-        from driftscope.subject import Settings
 
         progress.message(f"loading {checkpoint}")
         pair = load_pair(checkpoint, target, **places)
@@ -151,7 +151,7 @@ def _table(rows: list[dict[str, Any]], priced: bool) -> Table:
         cost = f"{row['passes']:g}x"
         if priced:
             # With a pair torch is loaded already.
-            from driftscope.estimate import duration
+            from driftscope.measuring.estimate import duration
 
             own = row["capture_seconds"]
             cost = duration(row["chain_seconds"]) + (f"\n+ {duration(own)} captures" if own else "")

@@ -36,9 +36,9 @@ def report(
     """Write a report that opens offline: the verdict first, then every chart with its figures."""
     from rich.text import Text
 
-    from driftscope.report import write_images, write_report
-    from driftscope.run import Run
-    from driftscope.terminal import stdout_console
+    from driftscope.runs.run import Run
+    from driftscope.show.report import write_images, write_report
+    from driftscope.show.terminal import stdout_console
 
     opened = [Run.open(folder) for folder in runs]
     console = stdout_console()

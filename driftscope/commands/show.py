@@ -27,13 +27,13 @@ def show(
 ) -> None:
     """Print a run again, as `driftscope probe` did."""
     from driftscope.findings import assess
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
     run = Run.open(folder)
     assessment = assess(run, thresholds, depth=depth)
     if json:
         print_json(run_content(run, assessment, depth))
         return
-    from driftscope.terminal import render_run, stdout_console
+    from driftscope.show.terminal import render_run, stdout_console
 
     render_run(run, stdout_console(), depth, feed, assessment)

@@ -3,6 +3,7 @@
 from driftscope.compare.captures import CompareError
 from driftscope.compare.comparing import compare
 from driftscope.compare.model import Compared, Comparison, Effect
-from driftscope.compare.samples import Quantity
+from driftscope.compare.quantity import Quantity
+from driftscope.compare.targets import OnTarget, compare_targets
 
-__all__ = ["CompareError", "Compared", "Comparison", "Effect", "Quantity", "compare"]
+__all__ = ["CompareError", "Compared", "Comparison", "Effect", "OnTarget", "Quantity", "compare", "compare_targets"]

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from driftscope.errors import DriftscopeError
-from driftscope.run import Run
-from driftscope.summary import CLEAN
+from driftscope.runs.run import Run
+from driftscope.runs.summary import CLEAN
 
 _SETTINGS = {
     "dtype": "--dtype",
@@ -17,6 +17,7 @@ _SETTINGS = {
     "horizon": "--horizon",
     "sinks": "--sink",
     "anchors": "--anchors",
+    "spread": "--anchors",
 }
 """Setting -> the flag that chooses it."""
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from driftscope import stats
 from driftscope.compare import sentences
 from driftscope.compare.captures import CompareError, common_prompts
-from driftscope.compare.design import FACTORS, Design, design
+from driftscope.compare.design import Design, design
 from driftscope.compare.effects import compare_samples
 from driftscope.compare.model import Compared, Comparison
 from driftscope.compare.samples import common_depth, noise_level, samples
 from driftscope.findings.causes import causes
 from driftscope.findings.thresholds import Thresholds
-from driftscope.naming import short_name
-from driftscope.run import Run
+from driftscope.findings.withheld import withheld
+from driftscope.runs.naming import short_name
+from driftscope.runs.run import Run
 
 _EQUAL = "what a switch does is told only if everything else in the training of the checkpoints was equal; runs do not record it"
 
@@ -53,7 +54,11 @@ def compare(
     by_run = [samples(run, prompts, depth) for run in opened]
     compared = _noise_told(compare_samples(by_run, names, found, resamples), len(names))
     compared = [_told(part, found, names) for part in compared if part.values]
-    if found.kind == "single":
+    doubts = [f"{name}: {why}" for name, run in zip(names, opened, strict=True) if (why := withheld(run.info.trust))]
+    notes += [f"no verdict on {doubt}" for doubt in doubts[1:]]
+    if doubts:
+        answer = f"Nothing can be told: no verdict on {doubts[0]}."
+    elif found.kind == "single":
         answer = causes(opened[0], thresholds, depth=depth).text
     else:
         answer = sentences.headline(found, compared, names)
@@ -84,8 +89,8 @@ def _in_order(runs: list[Run]) -> list[Run]:
     found = design(runs)
     if found.kind == "factorial":
         return [runs[place] for place in found.order]
-    if found.kind == "one switch" and found.cells[0][list(FACTORS).index(found.factor)]:
-        return runs[::-1]
+    if found.kind == "one switch":
+        return [runs[place] for place in found.order]
     return runs
 
 
@@ -108,6 +113,13 @@ def _noise_told(compared: list[Compared], runs: int) -> list[Compared]:
 def _told(part: Compared, found: Design, names: Sequence[str]) -> Compared:
     if found.kind == "factorial":
         return dataclasses.replace(part, sentence=sentences.factorial(part))
+    if found.kind == "one switch" and found.repeated:
+        effect = part.effect(found.factor)
+        return (
+            part
+            if effect is None
+            else dataclasses.replace(part, sentence=sentences.one_switch(part, found.factor, effect))
+        )
     if found.kind == "one switch" and names[1] in part.differences:
         return dataclasses.replace(part, sentence=sentences.one_switch(part, found.factor, part.differences[names[1]]))
     return part

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 FACTORS = {"fc_norm": "FC-norm", "carry": "post-norm"}
+_CORNERS = ((False, False), (True, False), (False, True), (True, True))
 Kind = Literal["single", "factorial", "one switch", "both switches", "same switches", "several", "different kinds"]
 
 
@@ -27,7 +29,24 @@ class Design:
     """Other switches that differ between the runs: what is found may be theirs."""
     at_once: tuple[int, ...] = ()
     """The runs whose drafter carries nothing: all steps are drafted at once."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Of a factorial and of one switch: the runs of each cell, the cell without a switch before that with it."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def seeds(self) -> int:
+        """Trainings in the cell that has fewest; 1 where each cell is one checkpoint."""
+        return min((len(group) for group in self.groups), default=1)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether some cell has several trainings."""
+        return any(len(group) > 1 for group in self.groups)
+
+    @property
+    def cell_names(self) -> tuple[str, ...]:
+        """Of the groups: `neither`, `FC-norm`, `post-norm`, `both`."""
+        return tuple(_named(self.cells[group[0]]) for group in self.groups)
 
 
 def design(runs: Sequence[Run]) -> Design:
@@ -46,27 +65,44 @@ def design(runs: Sequence[Run]) -> Design:
         return Design("different kinds", cells, others=others, at_once=at_once, notes=tuple(notes))
     if others:
         notes.append(f"the checkpoints also differ in {', '.join(others)}: what is found may be due to that")
-    if len({run.info.checkpoint.sha256 for run in runs}) < len(runs):
+    weights = [run.info.checkpoint.sha256 for run in runs]
+    if len(set(weights)) < len(weights):
         notes.append(
             "runs of the same weights are among them: a switch flipped at inference is a control and does not show what"
             " training with it does"
         )
-    kind, order, factor = _kind(cells)
-    return Design(kind, cells, order, factor, others, at_once, tuple(notes))
+    kind, groups, factor = _kind(cells, weights)
+    order = tuple(place for group in groups for place in group)
+    found = Design(kind, cells, order, factor, others, at_once, groups)
+    if found.repeated and found.seeds == 1:
+        notes.append("a cell has one training only: of that cell the intervals do not cover seeds")
+    return dataclasses.replace(found, notes=tuple(notes))
 
 
-def _kind(cells: tuple[tuple[bool, bool], ...]) -> tuple[Kind, tuple[int, ...], str]:
+def _kind(
+    cells: tuple[tuple[bool, bool], ...], weights: Sequence[str]
+) -> tuple[Kind, tuple[tuple[int, ...], ...], str]:
+    """Several runs of a cell are trainings of it with other seeds, if their weights differ."""
     if len(cells) == 1:
         return "single", (), ""
-    corners = ((False, False), (True, False), (False, True), (True, True))
-    if len(cells) == 4 and set(cells) == set(corners):
-        return "factorial", tuple(cells.index(corner) for corner in corners), ""
-    if len(cells) == 2:
-        changed = [name for name, one, two in zip(FACTORS, *cells, strict=True) if one != two]
+    held = [corner for corner in _CORNERS if corner in cells]
+    groups = tuple(tuple(place for place, cell in enumerate(cells) if cell == corner) for corner in held)
+    alone = len(cells) == len(held)
+    if not alone and len(set(weights)) < len(weights):
+        return ("same switches" if len(cells) == 2 else "several"), (), ""
+    if len(held) == len(_CORNERS):
+        return "factorial", groups, ""
+    if len(held) == 2:
+        changed = [name for name, one, two in zip(FACTORS, *held, strict=True) if one != two]
         if len(changed) == 1:
-            return "one switch", (), changed[0]
-        return ("both switches" if changed else "same switches"), (), ""
-    return "several", (), ""
+            return "one switch", groups, changed[0]
+        return ("both switches" if alone else "several"), (), ""
+    return ("same switches" if len(cells) == 2 else "several"), (), ""
+
+
+def _named(cell: tuple[bool, bool]) -> str:
+    held = [word for word, on in zip(FACTORS.values(), cell, strict=True) if on]
+    return "both" if len(held) == 2 else held[0] if held else "neither"
 
 
 def _others(switches: Sequence[dict[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from driftscope.compare.design import Design
-from driftscope.compare.samples import Quantity
+from driftscope.compare.quantity import Quantity
 from driftscope.stats.intervals import Interval
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Compared:
     effects: tuple[Effect, ...] = ()
     """Of a factorial: both simple effects and the average of each switch, and the interaction."""
     sentence: str = ""
+    cells: dict[str, Interval] = field(default_factory=dict)
+    """By cell of the design, the mean over its trainings with an interval over seeds and prompts; where a cell has several."""
 
     def effect(self, name: str, given: str = "") -> Effect | None:
         """The effect of that name under a level of the other switch."""
@@ -79,6 +81,7 @@ class Comparison:
             "prompts": self.prompts,
             "depth": self.depth,
             "design": self.design.kind,
+            "seeds": self.design.seeds,
             "factor": self.design.factor or None,
             "runs": [
                 {"name": name, "folder": folder, "fc_norm": cell[0], "carry": self._carry(place)}
@@ -132,6 +135,7 @@ def _quantity(part: Compared) -> dict[str, Any]:
         **about,
         "values": {run: interval.to_dict() for run, interval in part.values.items()},
         "differences": {run: _effect(effect) for run, effect in part.differences.items()},
+        **({"cells": {cell: interval.to_dict() for cell, interval in part.cells.items()}} if part.cells else {}),
         "effects": [{"effect": effect.name, "given": effect.given, **_effect(effect)} for effect in part.effects],
         "sentence": part.sentence,
     }

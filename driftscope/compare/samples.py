@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.compare.costs import cost_samples
+from driftscope.compare.quantity import Quantity, Sample
 from driftscope.findings.noise_sums import noise_sums
-from driftscope.run import Run
-from driftscope.stats.contrasts import Figure, log_half_point, ratio, relative
+from driftscope.runs.run import Run
+from driftscope.runs.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
+from driftscope.stats.contrasts import log_half_point, relative
 from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN, FIGURE_COLUMNS, FeedFigures, feed_figures
-
-Better = Literal["lower", "higher", ""]
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """One figure. On a `log` scale differences are factors."""
-
-    name: str
-    short: str
-    """For tables."""
-    label: str
-    unit: str
-    """`x`, `share`, `tokens`, `share a step`, `alpha`."""
-    scale: Literal["plain", "log"] = "plain"
-    better: Better = ""
-    key: bool = False
-    """Whether the headline speaks of it."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A quantity on one run: arrays [prompt] and the figure that their sums give, a log on the log scale."""
-
-    quantity: Quantity
-    parts: tuple[Floats, ...]
-    figure: Figure = field(default=ratio, compare=False)
 
 
 def common_depth(runs: Sequence[Run]) -> int:
@@ -62,7 +35,7 @@ def samples(run: Run, prompts: Sequence[str], depth: int) -> dict[str, Sample]:
     anchors, heads = (_clean(run, table, prompts, depth) for table in ("anchors", "heads"))
     drafted = anchors[anchors["feed"] == "drafted"]
     figures = feed_figures(drafted, heads[heads["feed"] == "drafted"])
-    found: list[Sample] = []
+    found = cost_samples(run, prompts, depth)
     if figures is not None:
         found += _drift(figures, prompts, depth)
         found += _acceptance(figures, prompts)

@@ -10,8 +10,24 @@ from driftscope.compare.model import Compared, Effect
 from driftscope.findings.words import listed, plain
 from driftscope.stats.intervals import MIN_PROMPTS
 
-FOUR = "For these four checkpoints"
-COVERAGE = "the intervals cover prompts, not training runs"
+
+def coverage(design: Design) -> str:
+    """What the intervals are over."""
+    if not design.repeated:
+        return "the intervals cover prompts, not training runs"
+    counts = [len(group) for group in design.groups]
+    told = str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"the intervals cover prompts and training runs, {told} of each"
+
+
+def scope(design: Design) -> str:
+    """`For these four checkpoints`."""
+    if design.repeated:
+        return f"Over {sum(map(len, design.groups))} training runs of {_CELLS[len(design.groups)]} kinds of drafter"
+    return "For these four checkpoints" if design.kind == "factorial" else "Between these two checkpoints"
+
+
+_CELLS = {2: "two", 4: "four"}
 
 
 def change(part: Compared, effect: Effect, *, bare: bool = False) -> str:
@@ -76,24 +92,27 @@ def _capital(text: str) -> str:
 
 
 def _sized(part: Compared, effect: Effect) -> str:
-    """`norm growth (x0.28)`, for the headline."""
+    """`norm growth (x0.28)`, `cost of drift (-0.09 tokens)`, for the headline."""
     factor = effect.null == 1.0
     digits = 3 if part.quantity.unit == "share a step" else 2
-    return f"{part.quantity.label} ({'x' if factor else ''}{plain(effect.interval.mean, digits, sign=not factor)})"
+    unit = " tokens" if part.quantity.unit == "tokens" else ""
+    return (
+        f"{part.quantity.label} ({'x' if factor else ''}{plain(effect.interval.mean, digits, sign=not factor)}{unit})"
+    )
 
 
 def headline(design: Design, compared: Sequence[Compared], runs: Sequence[str]) -> str:
     """The answer in one or two sentences."""
     if design.kind == "factorial":
         parts = [_answer(name, compared) for name in ("carry", "fc_norm")]
-        return f"{FOUR}, {'; '.join(parts)} ({COVERAGE})."
+        return f"{scope(design)}, {'; '.join(parts)} ({coverage(design)})."
     if design.kind == "one switch":
-        name = FACTORS[design.factor]
-        moved = _moved(compared, runs)
+        name = design.factor
+        moved = _moved(compared, runs, "" if not design.repeated else name)
         what = _list_of(moved) or "moves no figure by more than chance"
         also = " if that is all that differs in their training" if not design.others else ""
         caveat = f"; they also differ in {', '.join(design.others)}, so it may be due to that" if design.others else ""
-        return f"Between these two checkpoints, {name} {what}{also}{caveat} ({COVERAGE})."
+        return f"{scope(design)}, {FACTORS[name]} {what}{also}{caveat} ({coverage(design)})."
     if design.kind == "both switches":
         return (
             "These two checkpoints differ in both FC-norm and the carry: what differs between them cannot be attributed"
@@ -109,7 +128,7 @@ def headline(design: Design, compared: Sequence[Compared], runs: Sequence[str]) 
         what = _list_of(_moved(told, runs)) or "moves no figure by more than chance"
         return (
             f"One of these two checkpoints drafts step by step, the other all steps at once. Against {runs[0]}, {runs[1]}"
-            f" {what} ({COVERAGE})."
+            f" {what} ({coverage(design)})."
         )
     if design.kind == "different kinds":
         return f"{len(runs)} checkpoints, each against {runs[0]}; some draft step by step, others all steps at once."
@@ -137,10 +156,11 @@ def _answer(name: str, compared: Sequence[Compared]) -> str:
     return f"{FACTORS[name]} {listed(clauses) if clauses else 'moves no figure by more than chance'}"
 
 
-def _moved(compared: Sequence[Compared], runs: Sequence[str]) -> dict[str, list[str]]:
+def _moved(compared: Sequence[Compared], runs: Sequence[str], factor: str = "") -> dict[str, list[str]]:
+    """What differs between the first two runs, or by a factor of cells with several trainings."""
     moved: dict[str, list[str]] = {"lowers": [], "raises": []}
     for part in compared:
-        effect = part.differences.get(runs[1])
+        effect = part.effect(factor) if factor else part.differences.get(runs[1])
         if part.quantity.key and effect is not None and effect.direction in ("up", "down"):
             moved["raises" if effect.direction == "up" else "lowers"].append(_sized(part, effect))
     return moved

@@ -11,6 +11,7 @@ from rich.text import Text
 from driftscope.compare.design import FACTORS
 from driftscope.compare.effects import POST, PRE, WITH, WITHOUT
 from driftscope.compare.model import Compared, Comparison, Effect
+from driftscope.compare.sentences import coverage, scope
 from driftscope.findings.words import counted, plain
 from driftscope.stats.intervals import Interval
 
@@ -31,7 +32,8 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
     title = f"{counted(len(comparison.runs), 'drafter')} of {comparison.target}"
     console.print(Panel(Text(comparison.headline, "bold"), title=Text(title), title_align="left", padding=(0, 1)))
     about = f"{counted(comparison.prompts, 'prompt')}, {comparison.depth} steps"
-    console.print(Text(f"\n{about}; below each figure its 95% interval over prompts, resampled alike for all", "dim"))
+    over = "training seeds and prompts" if comparison.design.repeated else "prompts"
+    console.print(Text(f"\n{about}; below each figure its 95% interval over {over}, resampled alike for all", "dim"))
     between = ".." if console.width >= _WIDE else " to "
     console.print(_values(comparison, between))
     if comparison.design.kind == "factorial":
@@ -52,9 +54,7 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def _scope(comparison: Comparison) -> str:
-    four = comparison.design.kind == "factorial"
-    which = "these four checkpoints" if four else "these two checkpoints"
-    return f"For {which} (the intervals cover prompts, not training runs)"
+    return f"{scope(comparison.design)} ({coverage(comparison.design)})"
 
 
 def _table() -> Table:
@@ -65,10 +65,19 @@ def _table() -> Table:
 
 def _values(comparison: Comparison, between: str) -> Table:
     table = _table()
-    for place, (name, (fc_norm, post)) in enumerate(zip(comparison.runs, comparison.design.cells, strict=True)):
+    design = comparison.design
+    if design.repeated:
+        for cell, group in zip(design.cell_names, design.groups, strict=True):
+            table.add_column(f"{cell}\n{counted(len(group), 'training')}", justify="right", overflow="fold")
+        for part in comparison.compared:
+            if part.cells:
+                cells = (_value(part, part.cells.get(cell), between) for cell in design.cell_names)
+                table.add_row(part.quantity.short, *cells)
+        return table
+    for place, (name, (fc_norm, post)) in enumerate(zip(comparison.runs, design.cells, strict=True)):
         held = [word for word, on in zip(FACTORS.values(), (fc_norm, post), strict=True) if on]
         told = "both" if len(held) == 2 else held[0] if held else "neither"
-        told = "all at once" if place in comparison.design.at_once else told
+        told = "all at once" if place in design.at_once else told
         table.add_column(f"{name}\n{told}", justify="right", overflow="fold")
     for part in comparison.compared:
         table.add_row(part.quantity.short, *(_value(part, part.values.get(name), between) for name in comparison.runs))

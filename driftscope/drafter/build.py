@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.padding import fit_rows
+from driftscope.checkpoints.reading.padding import fit_rows
 from driftscope.drafter.block import BlockDrafter
 from driftscope.drafter.model import Drafter
 from driftscope.errors import CheckpointError
@@ -19,7 +19,7 @@ MAPS = ("d2t", "t2d")
 
 def drafter_class(config: DrafterConfig) -> type[Drafter]:
     """The module that a drafter with these switches is."""
-    return BlockDrafter if config.layer_form == "dflash" else Drafter
+    return BlockDrafter if config.in_blocks else Drafter
 
 
 def build_drafter(

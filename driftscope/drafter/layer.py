@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.drafter.latent import LatentAttention
 from driftscope.drafter.linear import Linear
+from driftscope.drafter.mla import LatentAttention
 from driftscope.drafter.norms import RMSNorm
 from driftscope.drafter.rope import Rotary
 from driftscope.drafter.site import Site

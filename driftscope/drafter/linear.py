@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from driftscope.packing import on_cpu, pack, product, works
+from driftscope.drafter.onednn import on_cpu, pack, product, works
 
 
 class Linear(nn.Linear):
-    """nn.Linear that on a CPU, in float32 and without gradients, keeps a packed copy of its weight (`driftscope.packing`).
+    """nn.Linear that on a CPU, in float32 and without gradients, keeps a packed copy of its weight (`driftscope.drafter.onednn`).
 
     The copy follows the weight: a changed or replaced one is packed again. `torch.backends.mkldnn.flags(enabled=False)` turns
     it off.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.decoder_layer import decoder_layer, transformers_config
+from driftscope.checkpoints.families.decoder_layer import decoder_layer, transformers_config
 from driftscope.drafter.layer import SITES, Attend
 from driftscope.drafter.site import Site
 

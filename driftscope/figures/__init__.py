@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 from driftscope import stats
 from driftscope.figures.acceptance import acceptance_figures
+from driftscope.figures.cost import cost_figures, run_cost
 from driftscope.figures.depth import depth_figures
 from driftscope.figures.layers import layers_figures
 from driftscope.figures.length import length_figures
 from driftscope.figures.noise import noise_figures
 from driftscope.figures.pin import pin_figures
+from driftscope.figures.rejections import rejection_figures
 from driftscope.figures.template import template_figures
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 __all__ = [
     "acceptance_figures",
+    "cost_figures",
     "depth_figures",
     "layers_figures",
     "length_figures",
     "noise_figures",
     "pin_figures",
     "probe_figures",
+    "rejection_figures",
     "template_figures",
 ]
 
@@ -37,6 +41,8 @@ def probe_figures(run: Run, *, resamples: int = stats.RESAMPLES) -> dict[str, An
     held = run.probes
     if "clean" in held:
         found["acceptance"] = acceptance_figures(run.table("anchors", probe="clean"), resamples=resamples)
+    if "cost" in held:
+        found["cost"] = run_cost(run, resamples=resamples)
     if "noise" in held:
         tables = run.table("steps", probe="noise"), run.table("variants", probe="noise")
         found["noise"] = noise_figures(*tables, resamples=resamples)

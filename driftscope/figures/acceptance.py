@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import PromptCells, chains
 from driftscope.figures.grids import put
+from driftscope.runs.prompt_sums import PromptCells, chains
 from driftscope.stats.intervals import Floats
 from driftscope.stats.shares import count_quantiles
 

@@ -9,8 +9,8 @@ import pandas as pd
 
 from driftscope import stats
 from driftscope.figures.grids import put
+from driftscope.runs.summary import FeedFigures, feed_figures
 from driftscope.stats.intervals import Floats
-from driftscope.summary import FeedFigures, feed_figures
 
 _DIRECT = {"carry_rms": "carry_rms", "displacement": "displacement"}
 _GEOMETRIC = {"log_growth": "growth", "log_matched_growth": "matched_growth"}

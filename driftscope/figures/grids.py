@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from driftscope.cells import Ints, check_filled, divided, prompt_codes
+from driftscope.runs.prompt_sums import Ints, check_filled, divided, prompt_codes
 from driftscope.stats import Intervals
 from driftscope.stats.intervals import Floats
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import divided
 from driftscope.figures.grids import Grids, over_prompts, prompts_and_depth, put
+from driftscope.runs.prompt_sums import divided
 from driftscope.stats.intervals import Floats
 
 ROWS = ("next", "same", "anchor")

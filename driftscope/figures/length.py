@@ -10,7 +10,7 @@ from driftscope import stats
 from driftscope.errors import RunError
 from driftscope.figures.grids import prompts_and_depth
 from driftscope.figures.kept import kept, levels, reasons
-from driftscope.figures.parameters import LENGTH, parameters_of
+from driftscope.runs.parameters import LENGTH, parameters_of
 
 FULL = "full"
 HALF = 0.5

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import divided
 from driftscope.figures.grids import Grids, prompts_and_depth, put, variant
-from driftscope.figures.parameters import NOISE, parameters_of
+from driftscope.runs.parameters import NOISE, parameters_of
+from driftscope.runs.prompt_sums import divided
 
 CLEAN = "noise/clean"
 LENGTHS = ("served", "anchor_mean")

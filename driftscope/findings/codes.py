@@ -18,6 +18,19 @@ _TTT = (
 )
 _FEWER = "Until then draft fewer steps: those past the first step that drifts cost the most for what they bring."
 
+LIMITS = {
+    "vocabulary": (
+        "the draft vocabulary lacks the token",
+        "Rebuild the draft vocabulary from texts like those that you serve, or enlarge it, and train the head again.",
+    ),
+    "drafter": (
+        "the drafter is wrong with real states too",
+        "Capacity and data: train longer and on texts like those that you serve; then a wider or deeper drafter, or more"
+        " layers of the target to read.",
+    ),
+}
+"""Reason of a rejection that is not drift -> in words, and what mends it."""
+
 CODES = (
     Definition(
         "DS101",
@@ -29,7 +42,8 @@ CODES = (
         " prompts. Found from the first step that is beyond the threshold, with a 95% interval over prompts that"
         " excludes 1, and stays so to the last step. Matched growth is against a row made from real target features at"
         " the same position.",
-        limits="Attention reads the normalised state, so growth does not scale queries or keys by itself; the pin probe"
+        limits="Where the cost probe was run and drift costs nothing through the carried state, this is a note, not a"
+        " finding. Attention reads the normalised state, so growth does not scale queries or keys by itself; the pin probe"
         " tells how much follows from it. A post-norm carry keeps its norm by construction: there a flat norm says"
         " nothing about health, and the rule is silent about it.",
         advice=(
@@ -54,9 +68,10 @@ CODES = (
         " prompts agree on, then the mean over heads: mere scatter gives 0), the excess"
         " on the chain's own rows, and the raw mass on the sink. Excess and displacement are against rows at the same"
         " positions made from real target features, so a drafter that always reads recent tokens does not count as"
-        " drifting. A jump at step 2 without a slope after it is the crossing from prefill to draft; a slope is drift"
-        " from step to step.",
-        limits="A moved attention need not cost acceptance: read it beside the conditional acceptance of the same steps."
+        " drifting. A jump at step 2 without a slope after it is the crossing from prefill to draft; it is said to grow"
+        " from step to step only where the slope over the later half of the steps has an interval beyond 0 too.",
+        limits="A moved attention need not cost acceptance: where the cost probe was run and drift costs nothing through"
+        " the attention pattern, this is a note, not a finding."
         " Heads may move in opposite directions; displacement counts them, the signed figures do not.",
         advice=(
             EAGLE31,
@@ -173,6 +188,32 @@ CODES = (
             "Leviathan et al., arXiv 2211.17192: the constant rate",
             "arXiv 2604.14682: the task predicts acceptance better than the depth in the tree",
         ),
+    ),
+    Definition(
+        "DS110",
+        "Drift costs accepted tokens",
+        meaning="Chains are accepted further when what the drafter feeds itself with (the carried state, the attention"
+        " pattern, the values of its own rows) is replaced by what it would have from the target's real states: what is"
+        " lost between the two is lost to drift.",
+        measured="Accepted length with everything its own against everything real, from the same anchors, paired by"
+        " prompt; the interval lies above 0. Each path alone, last, and as its Shapley value; the three values add up to"
+        " the cost.",
+        limits="One path patched into a chain that adapted to the others can hurt: where alone and last differ in sign,"
+        " no single number describes that path. A cost of drift says which path to mend, not which training mends it.",
+        advice=(EAGLE31, _TTT, _FEWER),
+        probes=("cost",),
+        sources=("Shapley, A Value for n-Person Games (1953)", DRIFT_PAPER),
+    ),
+    Definition(
+        "DS111",
+        "The drafter, not drift, is what limits",
+        meaning="Most chains end for a reason that is there without any drift: the draft vocabulary lacks the token, or"
+        " the drafter is wrong with real states too. Curing drift cannot mend these.",
+        measured="Every chain that is rejected has one reason, in the order vocabulary, target undecided, drafter, drift;"
+        " the largest lies, at the lower end of its interval, above all of drift together.",
+        limits="A note: nothing is wrong with the checkpoint.",
+        advice=tuple(advice for _, advice in LIMITS.values()),
+        probes=("cost",),
     ),
     Definition(
         "DS301",

@@ -11,9 +11,11 @@ from driftscope.findings.measured import Measured
 from driftscope.findings.model import Assessment, Finding, NotMeasured, kind_of
 from driftscope.findings.rules import RULES
 from driftscope.findings.thresholds import Thresholds, load
+from driftscope.findings.withheld import withheld
+from driftscope.runs.summary import unconfirmed
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 
 def assess(
@@ -41,12 +43,20 @@ def assess(
             unmeasured.append(outcome)
         else:
             clear.append(code)
-    # DS102 alone suffices; DS101 is healthy only where the carry could have grown.
-    judged = "DS101" in clear or "DS102" in clear
+    # DS102 alone suffices; DS101 is healthy only where the carry could have grown. What moves without a cost was judged too.
+    known = {*clear, *(finding.code for finding in findings)}
+    judged = bool(known & {"DS101", "DS102"})
     # Where all steps are drafted at once there is no drift to judge, but acceptance by step is.
     judged |= measured.at_once and "DS105" in clear
+    if unconfirmed(measured.summary["settings"]) is not None:
+        judged = False
     stored = [Finding.from_dict(part) for part in run.info.findings if kind_of(part["code"]) == "checkpoint"]
-    return Assessment((*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets)
+    if why := withheld(run.info.trust):
+        notes = tuple(finding for finding in findings if finding.kind == "note")
+        return Assessment(notes, tuple(unmeasured), (), False, measured.onsets, measured.spreads, measured.cost, why)
+    return Assessment(
+        (*findings, *stored), tuple(unmeasured), tuple(clear), judged, measured.onsets, measured.spreads, measured.cost
+    )
 
 
 def save(run: Run, assessment: Assessment) -> None:

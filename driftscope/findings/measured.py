@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.findings.cost import DriftCost
 from driftscope.findings.model import Evidence
 from driftscope.findings.thresholds import DEFAULTS, Thresholds
 from driftscope.findings.words import counted
+from driftscope.runs.summary import FeedFigures, clean_figures, clean_rows, onset_spreads, onsets, spread_content
 from driftscope.stats.intervals import Floats, Interval
-from driftscope.summary import FeedFigures, clean_figures, clean_rows, onsets
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 _LIMITS = {"norm_up": "norm_growth", "displaced": "displacement", "self_up": "self_excess", "sink_down": "sink_loss"}
 """Onset -> its threshold."""
@@ -78,14 +79,31 @@ class Measured:
     @cached_property
     def onsets(self) -> dict[str, stats.Onset]:
         """Onsets at the thresholds in force: the summary's, where those are the defaults."""
-        changed = {key: name for key, name in _LIMITS.items() if self.thresholds.changed(name)}
         found: dict[str, stats.Onset] = dict(self.summary["onset"])
-        if changed and self.drafted is not None:
-            sizes = {key: self.thresholds[name] for key, name in changed.items()}
-            if "norm_up" in sizes:
-                sizes["norm_up"] = math.log(sizes["norm_up"])
-            found |= onsets(self.drafted, practical=sizes, resamples=self.resamples)
+        if self._changed and self.drafted is not None:
+            found |= onsets(self.drafted, practical=self._changed, resamples=self.resamples)
         return found
+
+    @cached_property
+    def spreads(self) -> dict[str, dict[str, Any]]:
+        """`step`, `low` and `high` of each onset, at the thresholds in force."""
+        told: dict[str, dict[str, Any]] = dict(self.summary["onset_spread"])
+        changed = {name: onset for name, onset in self.onsets.items() if name in self._changed}
+        if changed and self.drafted is not None:
+            found = onset_spreads(self.drafted, changed, practical=self._changed, resamples=self.resamples)
+            told = {name: part for name, part in told.items() if name not in changed} | spread_content(changed, found)
+        return told
+
+    @cached_property
+    def _changed(self) -> dict[str, float]:
+        """The sizes of onsets whose threshold is not the default."""
+        sizes = {key: self.thresholds[name] for key, name in _LIMITS.items() if self.thresholds.changed(name)}
+        return {key: math.log(size) if key == "norm_up" else size for key, size in sizes.items()}
+
+    @cached_property
+    def cost(self) -> DriftCost | None:
+        """What drift costs, where the cost probe was run."""
+        return DriftCost.from_summary(self.summary)
 
     @property
     def prompts(self) -> int:

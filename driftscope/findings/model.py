@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from driftscope.findings.cost import DriftCost
 from driftscope.stats.intervals import Interval
 
 Kind = Literal["drift", "checkpoint", "note"]
@@ -71,10 +72,12 @@ class Finding:
     """What to try."""
     step: int | None = None
     """The first step of the chain that shows it, where it has one."""
+    note: bool = False
+    """Worth knowing, and nothing is wrong: what moves without a cost."""
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.code)
+        return "note" if self.note else kind_of(self.code)
 
     def to_dict(self) -> dict[str, Any]:
         """As in `run.json`; the advice is called `try` there."""
@@ -103,6 +106,7 @@ class Finding:
             ),
             tuple(content.get("try", ())),
             content.get("step"),
+            content.get("kind") == "note" and kind_of(content["code"]) != "note",
         )
 
 
@@ -126,6 +130,12 @@ class Assessment:
     """Whether enough was measured to call a run without findings healthy."""
     onsets: Mapping[str, int | str] = field(default_factory=dict)
     """The summary's onsets, at the thresholds in force."""
+    spreads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The summary's `onset_spread`, at those thresholds."""
+    cost: DriftCost | None = None
+    """What drift costs, where that was measured."""
+    withheld: str = ""
+    """Why nothing is judged although it was measured (`driftscope.findings.withheld`); findings of drift are left out."""
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -136,6 +146,11 @@ class Assessment:
     def exit_code(self) -> int:
         """0 healthy, 1 with findings other than notes, 2 where too little could be measured to say."""
         return 1 if self.wrong else 0 if self.judged else 2
+
+    def at_thresholds(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        """The summary with the onsets at the thresholds in force."""
+        spreads = {name: dict(spread) for name, spread in self.spreads.items()}
+        return {**summary, "onset": dict(self.onsets), "onset_spread": spreads}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -154,5 +169,5 @@ def kind_of(code: str) -> Kind:
 
 def exit_code(findings: Sequence[Finding | Mapping[str, Any]]) -> int:
     """1 with a DS1xx or DS2xx finding, else 0. `Assessment.exit_code` also knows whether enough was measured."""
-    codes = (finding.code if isinstance(finding, Finding) else finding["code"] for finding in findings)
-    return int(any(kind_of(code) != "note" for code in codes))
+    kinds = (part.kind if isinstance(part, Finding) else part.get("kind", kind_of(part["code"])) for part in findings)
+    return int(any(kind != "note" for kind in kinds))

@@ -10,11 +10,11 @@ import numpy as np
 
 from driftscope.figures.grids import Grids, prompts_and_depth, variant
 from driftscope.figures.noise import CLEAN
-from driftscope.figures.parameters import NOISE, parameters_of
+from driftscope.runs.parameters import NOISE, parameters_of
 from driftscope.stats.intervals import Floats
 
 if TYPE_CHECKING:
-    from driftscope.run import Run
+    from driftscope.runs.run import Run
 
 SITE = "state"
 Sums = tuple[Floats, Floats]

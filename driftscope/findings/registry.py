@@ -6,6 +6,7 @@ import difflib
 from functools import cache
 
 from driftscope.errors import DriftscopeError
+from driftscope.findings.checkpoint_codes import CODES as CHECKPOINT_CODES
 from driftscope.findings.codes import CODES
 from driftscope.findings.model import Definition
 
@@ -17,7 +18,7 @@ class UnknownCodeError(DriftscopeError):
 @cache
 def definitions() -> dict[str, Definition]:
     """Code -> definition, in the order of the codes."""
-    return {code.code: code for code in sorted((*CODES, *_audit()), key=lambda code: code.code)}
+    return {code.code: code for code in sorted((*CODES, *CHECKPOINT_CODES), key=lambda code: code.code)}
 
 
 def definition(code: str) -> Definition:
@@ -30,10 +31,3 @@ def definition(code: str) -> Definition:
             f"there is no code {code}; {'near it: ' if near else 'there are '}{', '.join(near or known)}"
         )
     return known[wanted]
-
-
-def _audit() -> tuple[Definition, ...]:
-    # Imported here because the audit's codes are made of this package's definitions.
-    from driftscope.audit.codes import CODES as AUDIT
-
-    return AUDIT

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driftscope.findings import thresholds as limits
-from driftscope.findings.model import Assessment, Definition, Evidence, Finding, Kind
+from driftscope.findings.model import Assessment, Definition, Evidence, Finding, Kind, kind_of
 from driftscope.findings.thresholds import Thresholds
 from driftscope.findings.words import listed, plain
 
@@ -30,10 +30,13 @@ def render_findings(assessment: Assessment, console: Console, *, advice: bool = 
         console.print(Text("\nFindings", "bold"))
         for finding in wrong:
             console.print(_finding(finding, advice))
-    if notes:
-        console.print(Text("\nNotes on the data", "bold"))
-        for finding in notes:
-            console.print(_finding(finding, False))
+    for title, drift in (("Notes on drift", True), ("Notes on the data", False)):
+        here = [part for part in notes if (kind_of(part.code) == "drift") == drift]
+        if here:
+            console.print(Text(f"\n{title}", "bold"))
+        for finding in here:
+            # What moves for nothing needs no cure.
+            console.print(_finding(finding, advice and finding.code == "DS111"))
     if assessment.unmeasured:
         console.print(Text("\nNot asked", "bold"))
         by_reason: dict[str, list[str]] = {}
@@ -124,7 +127,10 @@ def summary_line(assessment: Assessment) -> str:
     """One plain line: which codes were found, or why nothing can be said."""
     if assessment.wrong:
         return f"found {listed([finding.code for finding in assessment.wrong])}"
+    if assessment.withheld:
+        return assessment.withheld
     if assessment.judged:
         return "nothing found beyond the thresholds"
     reasons = [part.reason for part in assessment.unmeasured if part.code in ("DS101", "DS102")]
+    reasons = reasons or [part.reason for part in assessment.unmeasured if part.code == "DS105"]
     return f"too little could be measured to say: {listed(list(dict.fromkeys(reasons)))}"

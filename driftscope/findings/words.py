@@ -25,6 +25,11 @@ def with_interval(interval: Interval, unit: str = "", digits: int = 2, *, sign: 
     return f"{text} (95% {plain(interval.low, digits, sign=sign)} to {plain(interval.high, digits, sign=sign)})"
 
 
+def bare(interval: Interval, unit: str = "", digits: int = 2, *, sign: bool = False) -> str:
+    """`1.79x, 95% 1.70 to 1.88`, for use within brackets."""
+    return with_interval(interval, unit, digits, sign=sign).replace(" (", ", ").removesuffix(")")
+
+
 def percent(value: float) -> str:
     """`93%`; one decimal where whole percents would round to 0% or 100%."""
     whole = f"{value:.0%}"
@@ -39,6 +44,13 @@ def listed(parts: Sequence[str]) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 prompt`, `1,200 anchors`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def spread_text(low: int | None, high: int | None, onset: int) -> str:
+    """` (2 to 5)` behind the step of an onset; nothing where every resample of prompts agrees, or none is known."""
+    if (low is None and high is None) or low == high == onset:
+        return ""
+    return f" ({low} or later)" if high is None else f" ({low} to {high})"
 
 
 def finite(value: float | None) -> bool:

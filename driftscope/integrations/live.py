@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from driftscope.checkpoints import fit_to_target
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.checkpoints.files import from_state_dict
 from driftscope.checkpoints.opening import read_source
+from driftscope.checkpoints.reading.files import from_state_dict
 from driftscope.errors import CheckpointError
 
 Live = nn.Module | Mapping[str, Tensor]

@@ -16,27 +16,26 @@ import torch
 from torch import Tensor
 
 from driftscope import stats
-from driftscope.cache import CaptureCache
-from driftscope.captures import Capture, capture
-from driftscope.conditions import spread
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture, capture, long_enough
+from driftscope.captures.conditions import spread
+from driftscope.chain.drafter_inputs import needed_boundaries
+from driftscope.chain.interventions import Noise
+from driftscope.chain.pair import Pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.drafter import build_drafter
-from driftscope.engine import long_enough
 from driftscope.errors import PromptError
-from driftscope.features import needed_boundaries
 from driftscope.integrations.live import Live, read_live
 from driftscope.integrations.undisturbed import undisturbed
-from driftscope.interventions import Noise
-from driftscope.pair import Pair
 from driftscope.probes.compare import Compare
 from driftscope.probes.noise import stacked_noise
 from driftscope.probes.stacked import first_anchors, stacked_anchors, stacked_chains
-from driftscope.prompts import load_prompts, tokenize_prompts
-from driftscope.rows import anchor_rows, head_rows, joint, step_rows
-from driftscope.sinks import detect_sinks
+from driftscope.runs.rows import anchor_rows, head_rows, joint, step_rows
+from driftscope.runs.summary import FeedFigures, feed_figures
 from driftscope.stats.intervals import Floats
-from driftscope.subject import Settings, Subject
-from driftscope.summary import FeedFigures, feed_figures
-from driftscope.target import Target, load_target
+from driftscope.target.model import Target, load_target
+from driftscope.target.prompts import load_prompts, tokenize_prompts
+from driftscope.target.sinks import detect_sinks
 
 PREFIX = "driftscope/"
 ALPHAS = (0.1, 0.2, 0.5, 1.0)

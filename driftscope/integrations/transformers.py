@@ -16,7 +16,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from driftscope.integrations.early import EarlyWarning
 from driftscope.integrations.live import Live
 from driftscope.integrations.training import ALPHAS, TrainingCapture, drift_metrics
-from driftscope.target import Target
+from driftscope.target.model import Target
 
 LOGGER = logging.getLogger("driftscope")
 

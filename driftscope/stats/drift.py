@@ -6,12 +6,14 @@ slope; a state that grows at every step has a slope.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from driftscope.stats.intervals import RESAMPLES, Floats, Intervals, bca
+from driftscope.stats.intervals import CONFIDENCE, RESAMPLES, SEED, Floats, Intervals, bca
+from driftscope.stats.resampling import drawn_figures, ratio
 
 Onset = int | Literal["none", "not measurable"]
 
@@ -41,6 +43,23 @@ def slope(values: ArrayLike) -> Floats:
     return np.asarray(data @ (steps / (steps**2).sum()))
 
 
+def late_slope(values: ArrayLike) -> Floats:
+    """Least-squares slope per step over the later half of the steps, D // 2 + 1 to D, of `values[prompt, step]`, per prompt: what
+    still goes on once the crossing from prefill to draft is past. NaN with D < 4."""
+    data = np.asarray(values, dtype=np.float64)
+    return slope(data[:, data.shape[1] // 2 - 1 :]) if data.shape[1] > 3 else np.full(len(data), np.nan)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Where an onset may lie: the steps that 95% of the resamples of prompts give."""
+
+    low: int | None
+    """None where there is none in any of these resamples."""
+    high: int | None
+    """None where there is none in some of them."""
+
+
 def onset(
     differences: ArrayLike,
     practical: float,
@@ -49,8 +68,8 @@ def onset(
     available: float | None = None,
     resamples: int = RESAMPLES,
 ) -> Onset:
-    """First step whose `differences[prompt, step]` to step 1 lie, as a mean over prompts, beyond `practical` in
-    `direction` with an interval that excludes 0, and stay so to the last step.
+    """First step whose `differences[prompt, step]` to step 1 lie, with the whole interval of their mean over prompts, beyond
+    `practical` in `direction`, and stay so to the last step.
 
     `available` is how far the quantity could move at all. "not measurable": it is smaller than `practical`, or a step
     has too few prompts for an interval.
@@ -71,11 +90,52 @@ def onset_of(
         return "not measurable"
     if available is not None and not available >= practical:
         return "not measurable"
-    up = (later.low > 0) & (later.mean > practical)
-    down = (later.high < 0) & (later.mean < -practical)
-    beyond = up if direction == "up" else down
-    stays = np.logical_and.accumulate(beyond[::-1])[::-1]
-    return int(np.argmax(stays)) + 2 if stays.any() else "none"
+    beyond = later.low > practical if direction == "up" else later.high < -practical
+    start = int(_first_lasting(beyond[None])[0])
+    return start if start <= later.mean.size + 1 else "none"
+
+
+def onset_spread(
+    differences: ArrayLike,
+    practical: float,
+    direction: Literal["up", "down"] = "up",
+    *,
+    found: Onset = "none",
+    most: ArrayLike | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Spread | None:
+    """How far the onset of `differences[prompt, step]` is known: prompts are resampled, and each resample has the first step from
+    which its own mean lies beyond `practical` to the end (percentiles, after the steps themselves: no step is interpolated).
+
+    The ends reach at least to the onset `found`. `most`: the differences by an estimator that errs to the other side, where
+    `differences` err towards none; the early end is taken from them. With few prompts or anchors the onset itself comes late,
+    because its whole interval must be beyond; the spread then begins early, so that a first look and a full run agree. None
+    where the onset is not measurable.
+    """
+    data = np.asarray(differences, dtype=np.float64)[:, 1:]
+    if found == "not measurable" or not data.size:
+        return None
+
+    def end(values: Floats, share: float) -> int:
+        measured = np.isfinite(values)
+        means = drawn_figures((np.where(measured, values, 0.0), measured.astype(np.float64)), ratio, resamples, seed)
+        starts = _first_lasting((means > practical if direction == "up" else means < -practical).T)
+        return int(np.quantile(starts, share, method="inverted_cdf"))
+
+    tail = (1 - CONFIDENCE) / 2
+    early = data if most is None else np.asarray(most, dtype=np.float64)[:, 1:]
+    low, high = end(early, tail), end(data, 1 - tail)
+    low, last = min(low, high), data.shape[1] + 1
+    if isinstance(found, int):
+        low, high = min(low, found), max(high, found)
+    return Spread(low if low <= last else None, high if high <= last else None)
+
+
+def _first_lasting(beyond: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Of `beyond[..., step - 2]`: the first step from which it holds to the last; one more than the last where it does not."""
+    stays = np.logical_and.accumulate(beyond[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(beyond.shape[-1] + 2 - stays.sum(axis=-1), dtype=np.int64)
 
 
 def shared_displacement(excess: ArrayLike) -> Floats:
@@ -84,14 +144,25 @@ def shared_displacement(excess: ArrayLike) -> Floats:
     A prompt's excess is summed with the signs that the mean of the *other* prompts has, half of that sum per head, then
     the mean over heads. Where attention moves alike in all prompts this is `displacement` of their mean excess; where it
     only scatters, the expectation is 0, while the sum of absolute values grows with the scatter of a prompt's anchors
-    and would find drift in any drafter. NaN with a single prompt.
+    and would find drift in any drafter. A sign that scatter turns takes something off: the fewer prompts and anchors, the
+    lower it reads. NaN with a single prompt.
     """
+    return _signed(excess, leave_out=True)
+
+
+def most_displacement(excess: ArrayLike) -> Floats:
+    """The same with the signs of the mean of *all* prompts, so that its mean is `displacement` of the mean excess: it errs to the
+    other side, as scatter adds to it. The truth lies between the two."""
+    return _signed(excess, leave_out=False)
+
+
+def _signed(excess: ArrayLike, *, leave_out: bool) -> Floats:
     data = np.asarray(excess, dtype=np.float64)
     measured = np.isfinite(data)
     values = np.where(measured, data, 0.0)
-    others = values.sum(axis=0) - values
+    sums = values.sum(axis=0) - (values if leave_out else 0.0)
     told = measured & (measured.sum(axis=0) > 1)
-    heads = 0.5 * np.where(told, np.sign(others) * values, 0.0).sum(axis=-1)
+    heads = 0.5 * np.where(told, np.sign(sums) * values, 0.0).sum(axis=-1)
     present = told.any(axis=-1)
     count = present.sum(axis=-1)
     total = np.where(present, heads, 0.0).sum(axis=-1)

@@ -49,7 +49,7 @@ def bca_ends(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int)
 
 def percentile_ends(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> tuple[Floats, Floats]:
     """Ends of the percentile interval of each column; NaN where a resample has no figure."""
-    drawn = np.sort(_drawn(parts, figure, resamples, seed), axis=1)
+    drawn = np.sort(drawn_figures(parts, figure, resamples, seed), axis=1)
     shares = np.full(len(drawn), _TAIL)
     return _quantile(drawn, shares), _quantile(drawn, 1 - shares)
 
@@ -58,7 +58,7 @@ def _bca(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> 
     prompts = len(parts[0])
     with np.errstate(divide="ignore", invalid="ignore"):
         point = at_once(parts, figure)
-        drawn = _drawn(parts, figure, resamples, seed)
+        drawn = drawn_figures(parts, figure, resamples, seed)
         # Where prompts share few values, many resamples equal the figure but for rounding: they are half below it.
         rounding = _ROUNDING * np.abs(drawn).max(axis=1)
         below = sum(np.count_nonzero(drawn < end[:, None], axis=1) for end in (point - rounding, point + rounding))
@@ -77,15 +77,15 @@ def _bca(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> 
     return low, high
 
 
-def _drawn(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> Floats:
-    """The figure of every resample: [column, resample]."""
-    weights = _weights(len(parts[0]), resamples, seed)
+def drawn_figures(parts: Sequence[Floats], figure: Figure, resamples: int, seed: int) -> Floats:
+    """The figure of every resample: [column, resample]; `parts` are [prompt, column]."""
+    weights = resample_weights(len(parts[0]), resamples, seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         return figure(*(part.T @ weights for part in parts))
 
 
 @lru_cache(maxsize=8)
-def _weights(prompts: int, resamples: int, seed: int) -> Floats:
+def resample_weights(prompts: int, resamples: int, seed: int) -> Floats:
     """How often each resample has drawn each prompt: [prompt, resample]."""
     drawn = np.random.default_rng(seed).integers(0, prompts, (resamples, prompts))
     cell = drawn + prompts * np.arange(resamples)[:, None]

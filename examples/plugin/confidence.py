@@ -14,7 +14,7 @@ class Confidence:
         return [Variant("confidence", "clean", {})]
 
     def measure(self, subject):
-        from driftscope.rows import step_rows
+        from driftscope.runs.rows import step_rows
 
         chains = subject.clean("drafted")  # shared with the other probes
         return {"steps": step_rows(subject, "confidence", "drafted", chains, ["top_prob"])}

@@ -19,8 +19,8 @@ from driftscope.compare.view import render_comparison
 from driftscope.errors import DriftscopeError
 from driftscope.findings import assess, save
 from driftscope.progress import stderr_progress
-from driftscope.target import load_target
-from driftscope.terminal import render_run, stdout_console
+from driftscope.show.terminal import render_run, stdout_console
+from driftscope.target.model import load_target
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 DRAFTERS = ("eagle3", "fc-norm", "post-norm", "eagle3.1")

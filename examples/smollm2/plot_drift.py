@@ -16,7 +16,7 @@ from pathlib import Path
 import altair as alt
 import pandas as pd
 
-from driftscope.charts.theme import RUN_COLOURS, themed
+from driftscope.show.charts.theme import RUN_COLOURS, themed
 
 PANELS = {
     "norm_growth": ("Norm growth over a chain", "x step 1", 1.0),

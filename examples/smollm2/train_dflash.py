@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import torch
+from muon import optimizers, update
 from torch import Tensor, nn
 from torch.nn import functional as F
-from training import batches, load_material, mean_of_last, optimizers, options, schedule, update, write
+from training import batches, load_material, mean_of_last, options, schedule, versions, write
 from ttt import Norm, SoftCrossEntropy
 
 BOUNDARIES = (2, 15, 27)
@@ -164,30 +165,34 @@ def main() -> None:
     config = drafter_config(material.target, len(material.vocabulary), args.block)
     torch.manual_seed(args.seed)
     model = BlockTrainer(config, material.embedding, material.head).to(args.device)
-    groups = optimizers(model, args.lr)
+    groups = optimizers(model)
     args.out.mkdir(parents=True, exist_ok=True)
     drawn = torch.Generator().manual_seed(args.seed)
     log, tokens, blocks, began, cpu = [], 0, 0, time.monotonic(), time.process_time()
-    for step, batch in enumerate(batches(material, args.steps, args.batch, args.seed, args.device)):
+    for step, (tokens, batch) in enumerate(batches(material, args)):
         anchors = draw_anchors(batch.sizes.cpu(), args.anchors, drawn).to(args.device)
-        with torch.autocast(args.device, dtype=torch.bfloat16):
+        with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.dtype == "bfloat16"):
             loss, agreement = model.losses(
                 batch.ids, batch.sizes, batch.features, batch.top_ids, batch.top_probabilities, anchors, args.decay
             )
-        update(model, groups, loss, args.lr * schedule(step, args.steps))
-        tokens, blocks = tokens + int(batch.sizes.sum()), blocks + anchors.numel()
+        update(model, groups, loss, args.lr * schedule(min(1.0, tokens / args.tokens), step))
+        blocks += anchors.numel()
         log.append([loss.item(), *agreement.tolist()])
-        if (step + 1) % 25 == 0 or step + 1 == args.steps:
-            recent = mean_of_last(log, 25)
-            rate = (time.process_time() - cpu) / (step + 1)
+        if (step + 1) % 10 == 0:
+            recent = mean_of_last(log, 10)
+            rate = tokens / (time.process_time() - cpu)
             shown = " ".join(f"{value:.3f}" for value in recent[1:].tolist())
-            print(f"{step + 1}/{args.steps} loss {recent[0]:.3f} top-1 {shown} {rate:.2f} CPU s/step", flush=True)
+            print(
+                f"{step + 1} updates, {tokens} tokens, loss {recent[0]:.3f} top-1 {shown} {rate:.0f} tokens a CPU second",
+                flush=True,
+            )
 
     recipe = {
-        "steps": args.steps, "batch": args.batch, "block": args.block, "anchors": args.anchors, "decay": args.decay,
-        "lr": args.lr, "seed": args.seed, "conversations": material.conversations, "tokens_seen": tokens,
-        "blocks_seen": blocks, "seconds": round(time.monotonic() - began),
-        "cpu_seconds": round(time.process_time() - cpu), "last_loss_and_top1": mean_of_last(log, 50).tolist(),
+        "updates": len(log), "batch_tokens": args.batch, "block": args.block, "anchors": args.anchors,
+        "decay": args.decay, "lr": args.lr, "seed": args.seed, "conversations": material.conversations,
+        "distinct_tokens": material.tokens, "tokens_seen": tokens, "blocks_seen": blocks,
+        "seconds": round(time.monotonic() - began), "cpu_seconds": round(time.process_time() - cpu),
+        "last_loss_and_top1": mean_of_last(log, 25).tolist(), **versions(),
     }  # fmt: skip
     write(args.out, model, material, config, recipe)
 

@@ -1,9 +1,10 @@
-"""What the trainers of the example drafters share: features, batches, updates, and the checkpoint that is written."""
+"""What the trainers of the example drafters share: features, batches, progress, and the checkpoint that is written."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,18 @@ def options(description: str | None, out: Path) -> argparse.ArgumentParser:
     """A parser with the options that both know."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", type=Path, default=Path("build/target"))
-    parser.add_argument("--features", type=Path, default=Path("build/smollm2/features.safetensors"))
+    parser.add_argument("--features", type=Path, default=Path("build/smollm2/features"))
     parser.add_argument("--out", type=Path, default=out)
-    parser.add_argument("--steps", type=int, default=1100)
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=1_900_000, help="tokens seen, repetitions counted")
+    parser.add_argument("--batch", type=int, default=2304, help="tokens of an update, at most")
     parser.add_argument("--decay", type=float, default=0.8)
-    parser.add_argument("--lr", type=float, default=5e-3)
+    parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--save-every", type=int, default=50, metavar="N", help="updates between resumable states")
+    gpu = torch.cuda.is_available()
+    parser.add_argument("--device", default="cuda" if gpu else "cpu")
+    # float32 is faster on a CPU without bfloat16 units.
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16" if gpu else "float32")
     return parser
 
 
@@ -34,15 +39,15 @@ class Material:
     """Features of the conversations, and the parts of the target that a drafter is trained with."""
 
     data: dict[str, Tensor]
+    """Tensors of all tokens, one conversation after the other, and sizes and prompt_lengths [conversation]."""
     target: PretrainedConfig
+    vocabulary: Tensor
+    """Target ids of the draft vocabulary, ascending."""
     head: Tensor
     """[draft vocabulary, H]"""
     embedding: Tensor
-
-    @property
-    def vocabulary(self) -> Tensor:
-        """Target ids of the draft vocabulary, ascending."""
-        return self.data["vocabulary"]
+    layers: dict[str, Tensor]
+    """Weights of the last target layer that drafters read before, and `norm.weight`: where a warm start begins."""
 
     def published(self, model: nn.Module) -> dict[str, Tensor]:
         """The tensors of a checkpoint of `model`."""
@@ -50,69 +55,105 @@ class Material:
 
     @property
     def conversations(self) -> int:
-        return len(self.data["ids"])
+        return len(self.data["sizes"])
+
+    @property
+    def tokens(self) -> int:
+        return int(self.data["sizes"].sum())
 
 
-def load_material(args: argparse.Namespace) -> Material:
-    target = AutoModelForCausalLM.from_pretrained(args.target, dtype=torch.bfloat16)
-    data = load_file(args.features)
-    head = target.lm_head.weight.detach()[data["vocabulary"]].to(args.device)
+def load_material(args: argparse.Namespace, layer: int = 27) -> Material:
+    dtype = getattr(torch, args.dtype)
+    target = AutoModelForCausalLM.from_pretrained(args.target, dtype=dtype)
+    shards = [load_file(path) for path in sorted(args.features.glob("[0-9]*.safetensors"))]
+    if not shards:
+        raise SystemExit(f"no features in {args.features}: examples/smollm2/features.py makes them")
+    data = {name: torch.cat([shard[name] for shard in shards]) for name in shards[0]}
+    vocabulary = load_file(args.features / "vocabulary.safetensors")["vocabulary"]
+    head = target.lm_head.weight.detach()[vocabulary].to(args.device)
     embedding = target.get_input_embeddings().weight.detach().to(args.device)
-    return Material(data, target.config, head, embedding)
+    layers = {name: value.detach().float() for name, value in target.model.layers[layer].state_dict().items()}
+    layers["norm.weight"] = target.model.norm.weight.detach().float()
+    return Material(data, target.config, vocabulary, head, embedding, layers)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Conversations, cut to the longest of them."""
+    """Conversations, padded to the longest of them."""
 
     ids: Tensor
     sizes: Tensor
+    starts: Tensor
+    """The first anchor of each: the last token of its prompt."""
     features: Tensor
     top_ids: Tensor
     top_probabilities: Tensor
 
 
-def batches(material: Material, count: int, size: int, seed: int, device: str) -> Iterator[Batch]:
-    """`count` batches, a new order for every epoch."""
-    order = torch.Generator().manual_seed(seed)
-    queue: list[int] = []
-    for _ in range(count):
-        if len(queue) < size:
-            queue += torch.randperm(material.conversations, generator=order).tolist()
-        rows = torch.tensor([queue.pop(0) for _ in range(size)])
-        sizes = material.data["sizes"][rows]
-        width = int(sizes.max())
-        ids, features, top_ids, top_probabilities = (
-            material.data[name][rows, :width].to(device) for name in ("ids", "features", "top_ids", "top_probabilities")
-        )
-        yield Batch(ids.long(), sizes.to(device), features, top_ids.long(), top_probabilities)
+def order(material: Material, tokens: int, generator: torch.Generator) -> list[list[int]]:
+    """One epoch: conversations with answers of about one length, up to `tokens` padded tokens, in random order."""
+    sizes = material.data["sizes"].tolist()
+    answers = (material.data["sizes"] - material.data["prompt_lengths"]).float()
+    ranked = (answers + 20 * torch.rand(len(answers), generator=generator)).argsort().tolist()
+    rows: list[list[int]] = [[]]
+    for one in ranked:
+        widest = max(sizes[i] for i in [*rows[-1], one])
+        if rows[-1] and widest * (len(rows[-1]) + 1) > tokens:
+            rows.append([])
+        rows[-1].append(one)
+    return [rows[i] for i in torch.randperm(len(rows), generator=generator).tolist()]
 
 
-def optimizers(model: nn.Module, lr: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices, AdamW for the norms."""
-    matrices = [p for p in model.parameters() if p.ndim == 2]
-    vectors = [p for p in model.parameters() if p.ndim != 2]
-    return [
-        torch.optim.Muon(matrices, lr=lr, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(vectors, lr=lr, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
+def batches(material: Material, args: argparse.Namespace, seen: int = 0) -> Iterator[tuple[int, Batch]]:
+    """Batches and the tokens seen with each, from `seen` to `args.tokens`: the same ones whenever a run goes on."""
+    generator, total = torch.Generator().manual_seed(args.seed), 0
+    offsets = material.data["sizes"].long().cumsum(0) - material.data["sizes"]
+    while True:
+        for rows in order(material, args.batch, generator):
+            sizes = material.data["sizes"][rows].long()
+            total += int(sizes.sum())
+            if total > seen:
+                places = (offsets[rows][:, None] + torch.arange(int(sizes.max()))).clamp(
+                    max=len(material.data["ids"]) - 1
+                )
+                # What stands behind a conversation's end is never read: sizes say where it is.
+                parts = [
+                    material.data[name][places].to(args.device)
+                    for name in ("ids", "features", "top_ids", "top_probabilities")
+                ]
+                ids, features, top_ids, top_probabilities = parts
+                starts = (material.data["prompt_lengths"][rows].long() - 1).clamp(max=sizes - 3)
+                dtype = getattr(torch, args.dtype)
+                yield total, Batch(
+                    ids.long(), sizes.to(args.device), starts.to(args.device), features.to(dtype), top_ids.long(),
+                    top_probabilities,
+                )  # fmt: skip
+            if total >= args.tokens:
+                return
 
 
-def schedule(step: int, steps: int, warmup: int = 30) -> float:
-    """Linear warm-up, constant, then linear to zero over the last 40%."""
-    return min((step + 1) / warmup, 1.0, (steps - step) / (0.4 * steps))
+def schedule(progress: float, step: int, warmup: int = 20) -> float:
+    """Linear warm-up over updates, constant, then linear to zero over the last 40% of the budget."""
+    return max(0.0, min((step + 1) / warmup, 1.0, (1 - progress) / 0.4))
 
 
-def update(model: nn.Module, groups: list[torch.optim.Optimizer], loss: Tensor, lr: float) -> None:
-    """One step along the gradient of `loss`."""
-    for group in groups:
-        for inner in group.param_groups:
-            inner["lr"] = lr
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-    for group in groups:
-        group.step()
-        group.zero_grad(set_to_none=True)
+def save_state(path: Path, state: dict) -> None:
+    """What a run that was killed goes on from, renamed into place."""
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.rename(path)
+
+
+def versions() -> dict[str, str]:
+    import transformers
+
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "cpu": (names or [platform.machine()])[0],
+    }
 
 
 def published_state(model: nn.Module, head: Tensor, vocabulary: Tensor, vocab_size: int) -> dict[str, Tensor]:

@@ -94,12 +94,12 @@ class TTTDrafter(nn.Module):
         self.register_buffer("embedding", embedding, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        """x [batch, row, head, dim] at positions start + row."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x [batch, row, head, dim] at positions [batch, row]."""
         half = self.head_dim // 2
         inverse = self.config["rope_theta"] ** (-torch.arange(half, device=x.device) / half)
-        angles = torch.outer(torch.arange(start, start + x.shape[1], device=x.device).float(), inverse)
-        cos, sin = angles.cos()[None, :, None].to(x.dtype), angles.sin()[None, :, None].to(x.dtype)
+        angles = positions[..., None].float() * inverse
+        cos, sin = angles.cos()[:, :, None].to(x.dtype), angles.sin()[:, :, None].to(x.dtype)
         low, high = x.split(half, -1)
         return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
 
@@ -112,59 +112,101 @@ class TTTDrafter(nn.Module):
         top_probabilities: Tensor,
         steps: int,
         decay: float,
+        starts: Tensor | None = None,
+        share: float = 1.0,
     ) -> tuple[Tensor, Tensor]:
         """ids [batch, T]; features [batch, T, 3, H]; top_* [batch, T, 32]: the target's distribution over draft ids *after*
-        each position. Returns the loss (mean over rows, steps weighted by decay**k) and top-1 agreement per step."""
+        each position; starts [batch]: the first anchor of each text. A part `share` of the anchors, drawn anew, goes on
+        after step 1, so that deep steps cost less. Returns the loss (mean over anchors, steps weighted by decay**(k-1)) and
+        top-1 agreement per step."""
         batch, length = ids.shape
-        rows = length - steps - 1  # rows whose deepest step still has a target
-        layer, attn = self.midlayer, self.midlayer.self_attn
-        groups = self.heads // self.kv_heads
+        rows = length - 2
+        starts = torch.zeros_like(sizes) if starts is None else starts
+        layer = self.midlayer
         aux = features[:, :rows].unbind(2)
         if self.config["fc_norm"]:
             aux = [norm(x) for norm, x in zip(self.fc_norm, aux, strict=True)]
-        state = self.fc(torch.cat(list(aux), -1))
-        causal = torch.ones(rows, rows, dtype=torch.bool, device=ids.device).tril()
-        scale = self.head_dim**-0.5
-        first_keys = first_values = None
+        fused = self.fc(torch.cat(list(aux), -1))
+        # Anchors [batch, A]: as many columns as the text with most of them needs.
+        count = int((sizes - 2 - starts).max())
+        anchors = starts[:, None] + torch.arange(count, device=ids.device)
+        valid, anchors = anchors < sizes[:, None] - 2, anchors.clamp(max=rows - 1)
+
+        def of_anchors(x: Tensor) -> Tensor:
+            return x.gather(1, anchors[..., None].expand(-1, -1, x.shape[-1]))
+
+        mixed = torch.cat(
+            [layer.input_layernorm(F.embedding(ids[:, 1 : rows + 1], self.embedding)), layer.hidden_norm(fused)], -1
+        )
+        first_keys, first_values = self.keys(mixed, torch.arange(rows, device=ids.device).expand(batch, -1))
+        state, mixed = of_anchors(fused), of_anchors(mixed)
         own_keys: list[Tensor] = []
         own_values: list[Tensor] = []
         total, agreement = state.new_zeros((), dtype=torch.float32), []
         for k in range(1, steps + 1):
-            embed = F.embedding(ids[:, k : k + rows], self.embedding)
-            mixed = torch.cat([layer.input_layernorm(embed), layer.hidden_norm(state)], -1)
-            q = self.rotate(attn.q_proj(mixed).view(batch, rows, self.heads, self.head_dim), k - 1)
-            key = self.rotate(attn.k_proj(mixed).view(batch, rows, self.kv_heads, self.head_dim), k - 1)
-            value = attn.v_proj(mixed).view(batch, rows, self.kv_heads, self.head_dim)
-            key, value = key.repeat_interleave(groups, 2), value.repeat_interleave(groups, 2)
-            if k == 1:
-                first_keys, first_values = key.transpose(1, 2), value.transpose(1, 2)
-            else:
-                own_keys.append(key.transpose(1, 2))
-                own_values.append(value.transpose(1, 2))
-            query = (q * scale).transpose(1, 2)
-            far = (query @ first_keys.mT).masked_fill(~causal, float("-inf"))  # [batch, head, row, row]
-            near = [(query * other).sum(-1) for other in own_keys]  # [batch, head, row] each
-            with torch.no_grad():
-                top = torch.stack([far.amax(-1), *near]).amax(0)
-            far = (far - top[..., None]).exp()
-            near = [(score - top).exp() for score in near]
-            mixed_values = far @ first_values
-            total_weight = far.sum(-1, dtype=torch.float32)
-            for weight, other in zip(near, own_values, strict=True):
-                mixed_values = mixed_values + weight[..., None] * other
-                total_weight = total_weight + weight
-            mixed_values = (mixed_values / total_weight[..., None].to(mixed_values.dtype)).transpose(1, 2)
-            after = state + attn.o_proj(mixed_values.reshape(batch, rows, -1))
+            if k == 2 and share < 1:
+                drawn = torch.randperm(count, device=ids.device)[: max(1, round(share * count))].sort().values
+                state, anchors, valid = state[:, drawn], anchors[:, drawn], valid[:, drawn]
+            positions = anchors + k - 1
+            if k > 1:
+                embed = F.embedding(ids.gather(1, (anchors + k).clamp(max=length - 1)), self.embedding)
+                mixed = torch.cat([layer.input_layernorm(embed), layer.hidden_norm(state)], -1)
+                key, value = self.keys(mixed, positions)
+                own_keys.append(key)
+                own_values.append(value)
+            query = self.queries(mixed, positions)
+            causal = torch.arange(rows, device=ids.device) <= anchors[..., None]
+            after = state + self.attend(query, causal, first_keys, first_values, own_keys, own_values)
             inner = layer.post_attention_layernorm(after)
             residual = after + layer.mlp.down_proj(F.silu(layer.mlp.gate_proj(inner)) * layer.mlp.up_proj(inner))
             normed = self.norm(residual)
             state = normed if self.config["norm_output"] else residual
-            # Row i at step k predicts token i+k+1: the target's distribution after position i+k.
-            real = (torch.arange(rows, device=ids.device) + k + 1 < sizes[:, None]).float()
+            # Step k of the anchor at t predicts token t+k+1: the target's distribution after position t+k.
+            real = valid & (anchors + k + 1 < sizes[:, None])
+            told = (anchors + k).clamp(max=length - 1)[real]
+            text = torch.arange(batch, device=ids.device)[:, None].expand_as(real)[real]
+            weights = torch.full((len(text),), 1 / max(len(text), 1), device=ids.device)
             loss, hits = SoftCrossEntropy.apply(
-                normed.flatten(0, 1), self.head, top_ids[:, k : k + rows].flatten(0, 1),
-                top_probabilities[:, k : k + rows].flatten(0, 1).float(), (real / real.sum()).flatten(),
-            )  # fmt: skip
+                normed[real], self.head, top_ids[text, told], top_probabilities[text, told].float(), weights
+            )
             total = total + decay ** (k - 1) * loss
-            agreement.append((hits * real.flatten()).sum() / real.sum())
+            agreement.append(hits.float().mean())
         return total, torch.stack(agreement)
+
+    def queries(self, mixed: Tensor, positions: Tensor) -> Tensor:
+        """Scaled and rotated [batch, head, row, dim]."""
+        query = self.midlayer.self_attn.q_proj(mixed).unflatten(-1, (self.heads, self.head_dim))
+        return (self.rotate(query, positions) * self.head_dim**-0.5).transpose(1, 2)
+
+    def keys(self, mixed: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values [batch, KV head, row, dim]."""
+        attn = self.midlayer.self_attn
+        key = self.rotate(attn.k_proj(mixed).unflatten(-1, (self.kv_heads, self.head_dim)), positions)
+        return key.transpose(1, 2), attn.v_proj(mixed).unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
+
+    def attend(
+        self,
+        query: Tensor,
+        causal: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        own_keys: list[Tensor],
+        own_values: list[Tensor],
+    ) -> Tensor:
+        """What attention adds to the state [batch, row, H]: over the text's rows where `causal` [batch, row, text row], and
+        over the chain's own rows."""
+        batch, _, rows, _ = query.shape
+        # The query heads that share a key head are rows of it.
+        grouped = query.unflatten(1, (self.kv_heads, -1))  # [batch, KV head, group, row, dim]
+        far = (
+            (grouped.flatten(2, 3) @ keys.mT)
+            .unflatten(2, (-1, rows))
+            .masked_fill(~causal[:, None, None], float("-inf"))
+        )
+        near = [(grouped * own[:, :, None]).sum(-1, keepdim=True) for own in own_keys]
+        weights = torch.cat([far, *near], -1).float().softmax(-1).to(values.dtype)
+        far, *near = weights.split([keys.shape[2], *[1] * len(near)], -1)
+        mixed = (far.flatten(2, 3) @ values).unflatten(2, (-1, rows))
+        for weight, own in zip(near, own_values, strict=True):
+            mixed = mixed + weight * own[:, :, None]
+        return self.midlayer.self_attn.o_proj(mixed.flatten(1, 2).transpose(1, 2).reshape(batch, rows, -1))

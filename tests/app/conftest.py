@@ -19,7 +19,7 @@ import driftscope.app.main
 from driftscope import probe
 from driftscope.app import jobs
 from driftscope.app.library import PATHS
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, meta, prompt_ids, tables
 from tests.rich_run import add_probes, write_rich_run
 from tests.tiny_pair import save_pair

@@ -10,7 +10,7 @@ import pytest
 
 from driftscope.app.asking import going_on, local_target, switches
 from driftscope.app.library import Entry
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, meta
 
 COMMAND = (

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.app.conftest import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -27,14 +27,13 @@ TITLES = {"noise": "Noise and pin", "new_run": "New run"}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium; skipped where it is not installed."""
-    missing = pytest.fail if os.environ.get("CI") else pytest.skip
+    """Debian's Chromium; skipped where it is not installed, which tests/kinds.py makes a failure where CI is set."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: pip install driftscope[dev]"
     )
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        missing("no Chromium on PATH: apt-get install chromium")
+        pytest.skip("no Chromium on PATH: apt-get install chromium")
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=program, args=arguments)

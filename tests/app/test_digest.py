@@ -9,7 +9,7 @@ import pytest
 
 from driftscope.app.digest import _file, digest, store, stored
 from driftscope.app.figures import parts
-from driftscope.run import Run
+from driftscope.runs.run import Run
 
 
 def test_a_digest_says_what_the_summary_says(library: Path) -> None:

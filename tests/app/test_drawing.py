@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftscope import frames
 from driftscope.app import figures
 from driftscope.app.drawing import Drawn, folded, resized
-from driftscope.charts.export import png_of, svg_of
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import frames
+from driftscope.show.charts.export import png_of, svg_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from driftscope.app import jobs
 from driftscope.app.jobs import Job, Progress
 from driftscope.errors import RunError
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.app.conftest import go, messages, words
 from tests.tiny_pair import save_pair
 

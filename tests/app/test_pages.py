@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from driftscope import frames
 from driftscope.app import jobs
 from driftscope.compare import compare
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import frames
 from tests.app.conftest import MAIN, PAGES, charts, drawn, go, messages, words
 
 Start = Callable[..., AppTest]
@@ -96,7 +96,7 @@ def test_the_first_look_at_a_run_does_not_wait_for_the_lines_of_others(
 def test_the_overview_says_and_draws_what_the_run_holds(app: Start, library: Path) -> None:
     test = app(library, run="drifting")
     run = Run.open(library / "drifting")
-    assert "Drift starts at step 2" in words(test)
+    assert "would be without drift: drift costs" in words(test)
     onsets = {metric.label: metric.value for metric in test.metric[:5]}
     assert onsets["norm up"] == "step 2"
     assert float(onsets["served length"]) == pytest.approx(

@@ -10,7 +10,7 @@ import pytest
 
 from driftscope.app import token_html
 from driftscope.app.reading import Key, Reading, accepted_lengths
-from driftscope.charts.theme import BUCKET_COLOURS
+from driftscope.show.charts.theme import BUCKET_COLOURS
 
 
 @pytest.fixture

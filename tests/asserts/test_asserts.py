@@ -26,7 +26,7 @@ from driftscope.asserts.bounds import Bound, Figure
 from driftscope.compare import CompareError
 from driftscope.errors import RunError
 from driftscope.findings.registry import UnknownCodeError
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from driftscope.stats.intervals import Interval
 from tests.fake_run import NO_DRIFT, Fake, prompt_ids, write_fake_run
 
@@ -87,7 +87,7 @@ def test_a_calm_run_passes(runs: dict[str, Run], name: str) -> None:
         ("matched growth", 4, ["DS101"], "matched growth 1.73x"),
         ("attention", 2, ["DS102"], "displacement 0.09"),
         ("noise", None, ["DS104"], "under noise 0.5 on the state is 0.30"),
-        ("findings", 2, ["DS101", "DS102"], "Attention drifts from step 2 on"),
+        ("findings", 2, ["DS101", "DS102"], "Attention moves from step 2 on"),
     ],
 )
 def test_a_drifting_run_fails_with_its_table(

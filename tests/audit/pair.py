@@ -12,9 +12,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from driftscope.captures import Capture, capture
+from driftscope.captures.capture import Capture, capture
 from driftscope.checkpoints.config import DrafterConfig, Rope
-from driftscope.target import Target, wrap_target
+from driftscope.target.model import Target, wrap_target
 from tests.tiny_target import TinyPrompt, tiny_config
 
 FILE = Path(__file__).with_name("pair.safetensors")

@@ -11,10 +11,10 @@ import torch
 from benchmarks.twins import BY_NAME, PAIRS, TWINS, broken, fits, weak
 from driftscope.audit import audit_captures, short_audit, short_boundaries
 from driftscope.audit.decide import Limits
-from driftscope.captures import capture
-from driftscope.checkpoints.opening import Checkpoint
+from driftscope.captures.capture import capture
+from driftscope.chain.pair import Pair
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.drafter import build_drafter
-from driftscope.pair import Pair
 from tests.audit import pair as planted
 
 LIMITS = Limits(flips=1999)

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from driftscope.audit.batches import prepare
 from driftscope.audit.canonical import canonical
-from driftscope.audit.material import prepare
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
 from driftscope.checkpoints.config import Rope
 from tests import tiny
-from tests.tiny_target import VOCAB, tiny_prompts, tiny_target
+from tests.closeness import assert_same
+from tests.tiny_target import ROUNDED, VOCAB, tiny_prompts, tiny_target
 
 CONFIG = dataclasses.replace(
     tiny.CONFIG, hidden_size=32, target_hidden_size=32, vocab_size=VOCAB, aux_boundaries=(1, 2, 3)
@@ -29,6 +30,7 @@ def runner():
     return Runner(prepare(target, records, anchors=6), target.embedding_weight, target.head_weight, torch.float32)
 
 
+@pytest.mark.numeric("plain")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -54,7 +56,7 @@ def test_the_canonical_form_scores_the_same(changes, runner):
     assert plain.left == ()
     scores, _ = runner.run(setting)
     again, _ = runner.run(Setting(plain.config, plain.weights))
-    np.testing.assert_allclose(again.loss, scores.loss, rtol=1e-5)
+    assert_same(again.loss, scores.loss, **ROUNDED, dtype=torch.float32)
     np.testing.assert_array_equal(again.agree, scores.agree)
 
 

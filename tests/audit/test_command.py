@@ -13,9 +13,9 @@ from benchmarks.twins import broken
 from driftscope.audit import audit_captures
 from driftscope.audit.decide import Limits
 from driftscope.audit.view import render_audit
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import save_checkpoint
 from driftscope.cli import app
-from driftscope.pair import load_pair
 from tests.audit import pair as planted
 
 

@@ -13,9 +13,9 @@ from driftscope.audit import audit_captures
 from driftscope.audit.decide import Limits
 from driftscope.audit.fix import flag
 from driftscope.audit.hypotheses import Hypothesis
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import save_checkpoint
 from driftscope.errors import CheckpointError
-from driftscope.pair import load_pair
 from tests.audit import pair as planted
 
 LIMITS = Limits(flips=999, rounds=2)

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 import torch
 
-from driftscope.audit.codes import CODES
 from driftscope.audit.hypotheses import TargetFacts, aux_orders, hypotheses
 from driftscope.audit.setting import Setting
 from driftscope.audit.vocabulary import head_rows, other_maps
 from driftscope.checkpoints.config import Rope
 from driftscope.drafter.build import target_token_ids
+from driftscope.findings.checkpoint_codes import CODES
 from tests import tiny
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 from benchmarks.twins import broken
 from driftscope import api
-from driftscope.audit import kept
+from driftscope.audit import short_in_run as kept
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import save_checkpoint
 from driftscope.cli import app
 from driftscope.commands.content import run_content
 from driftscope.findings import assess
-from driftscope.pair import load_pair
 from driftscope.probes import chosen
-from driftscope.run import Run
-from driftscope.terminal import render_run
+from driftscope.runs.run import Run
+from driftscope.show.terminal import render_run
 from tests.audit import pair as planted
 
 SMALL = {"max_new_tokens": 36, "depth": 2, "horizon": 8, "anchors": 4, "sink": "none"}
@@ -109,15 +109,14 @@ def test_an_audit_that_breaks_does_not_take_the_probe_with_it(places, monkeypatc
 
 
 def test_the_command_has_an_off_switch(monkeypatch, tmp_path):
-    asked = {}
+    asked = []
 
-    def probe(checkpoint, **options):
-        asked.update(options)
+    def measure_request(request, progress):
+        asked.append(request.audit)
         raise RuntimeError("asked")
 
-    monkeypatch.setattr(api, "probe", probe)
+    monkeypatch.setattr(api, "measure_request", measure_request)
     monkeypatch.chdir(tmp_path)
     CliRunner().invoke(app, ["probe", "x", "--no-audit"])
-    assert asked.pop("audit") is False
     CliRunner().invoke(app, ["probe", "x"])
-    assert asked.get("audit", True) is True
+    assert asked == [False, True]

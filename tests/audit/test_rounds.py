@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import broken
+from driftscope.audit.batches import FIRST, prepare
 from driftscope.audit.decide import Difference, Limits
 from driftscope.audit.hypotheses import Hypothesis, hypotheses
-from driftscope.audit.material import FIRST, prepare
 from driftscope.audit.rounds import hopeless, run_round
 from driftscope.audit.run import facts
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
 from tests.audit import pair as planted
 
 LIMITS = Limits(flips=1999)

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from driftscope.audit.material import DEPTH, LAGS, prepare
+from driftscope.audit.batches import DEPTH, LAGS, prepare
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
-from driftscope.baseline import prefix_pass
-from driftscope.captures import capture
-from driftscope.chain import Chain, chain_inputs
+from driftscope.captures.capture import capture
+from driftscope.chain.chain import Chain, chain_inputs
+from driftscope.chain.drafter_inputs import drafter_text
+from driftscope.chain.observe import observe
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.attention import Window
-from driftscope.features import drafter_text
-from driftscope.observe import observe
 from tests import tiny
-from tests.tiny_target import VOCAB, tiny_prompts, tiny_target
+from tests.closeness import assert_same
+from tests.tiny_target import ROUNDED, VOCAB, tiny_prompts, tiny_target
 
+pytestmark = pytest.mark.numeric("plain")
 CONFIG = dataclasses.replace(
     tiny.CONFIG, hidden_size=32, target_hidden_size=32, vocab_size=VOCAB, aux_boundaries=(1, 2, 3)
 )
@@ -82,7 +84,7 @@ def test_loss_and_agreement_are_those_of_the_chain(variant, target, captures):
             anchors = batch.anchors[row][batch.valid[row]]
             record = runner.material.captures[prompt]
             losses, drafted = reference(setting, runner, target, record, anchors, "text")
-            np.testing.assert_allclose(scores.loss[prompt], losses.sum(0), rtol=1e-4)
+            assert_same(scores.loss[prompt], losses.sum(0), **ROUNDED, dtype=torch.float32)
             text = record.token_ids[anchors[:, None] + torch.arange(2, DEPTH + 2)]
             np.testing.assert_array_equal(scores.agree[prompt], (drafted == text).sum(0))
 
@@ -123,7 +125,7 @@ def test_what_is_shared_with_the_declared_run_changes_nothing(reach, changes, le
     other = setting.changed(changes, {}, lens)
     shared, _ = runner.run(other, reach=reach, base=base)
     whole, _ = runner.run(other)
-    np.testing.assert_allclose(shared.loss, whole.loss, rtol=1e-6)
+    assert_same(shared.loss, whole.loss, **ROUNDED, dtype=torch.float32)
     assert not np.allclose(shared.loss, declared.loss)
     np.testing.assert_array_equal(declared.loss, runner.run(setting)[0].loss)
 
@@ -133,7 +135,7 @@ def test_padding_and_batches_change_nothing(target, captures):
     together, _ = runner.run(setting)
     for index, record in enumerate(runner.material.captures):
         alone = Runner(prepare(target, [record], anchors=6), target.embedding_weight, target.head_weight, torch.float32)
-        np.testing.assert_allclose(alone.run(setting)[0].loss[0], together.loss[index], rtol=1e-5)
+        assert_same(alone.run(setting)[0].loss[0], together.loss[index], **ROUNDED, dtype=torch.float32)
 
 
 def test_a_lag_compares_with_the_distribution_of_another_position(target, captures):
@@ -145,7 +147,7 @@ def test_a_lag_compares_with_the_distribution_of_another_position(target, captur
         wanted = target.head(record.final[anchor + 1 + lag]).softmax(-1).topk(5)
         place = 1 + lag - (LAGS[0] + 1)
         assert torch.equal(batch.top_ids[0, 0, place, :5], wanted.indices)
-        torch.testing.assert_close(batch.top_probabilities[0, 0, place, :5], wanted.values)
+        assert_same(batch.top_probabilities[0, 0, place, :5], wanted.values, **ROUNDED)
 
 
 def test_repeated_draft_ids_add_up_and_unknown_tokens_cost_the_floor(target, captures):
@@ -158,7 +160,7 @@ def test_repeated_draft_ids_add_up_and_unknown_tokens_cost_the_floor(target, cap
         seven = ((batch.top_ids[:, :, place] == 7) * batch.top_probabilities[:, :, place]).sum(-1)[batch.valid]
         sure, floor = math.log(0.999 + 0.001 / VOCAB), math.log(0.001 / VOCAB)
         expected -= float((seven * sure + (1 - seven) * floor).sum())
-    assert scores.loss[:, 0].sum() == pytest.approx(expected, rel=1e-5)
+    assert_same(scores.loss[:, 0].sum(), expected, **ROUNDED, dtype=torch.float32)
 
 
 def test_features_before_the_text_are_not_read(target, captures):
@@ -166,5 +168,5 @@ def test_features_before_the_text_are_not_read(target, captures):
     batch = runner.material.batches[0]
     plain = runner.material.features(setting, batch, torch.float32)
     shifted = runner.material.features(setting.changed({}, {}, {"feature_shift": -2}), batch, torch.float32)
-    torch.testing.assert_close(shifted[0, 2:], plain[0, :-2])
-    torch.testing.assert_close(shifted[0, 0], plain[0, 0])
+    assert torch.equal(shifted[0, 2:], plain[0, :-2])
+    assert torch.equal(shifted[0, 0], plain[0, 0])

@@ -8,8 +8,8 @@ import pytest
 
 from driftscope.audit.report import Row
 from driftscope.audit.unsettled import unsettled
+from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.config import Origin
-from driftscope.checkpoints.opening import Checkpoint
 from tests import tiny
 
 

@@ -9,9 +9,9 @@ import altair as alt
 import pandas as pd
 import pytest
 
-from driftscope.charts import spec
-from driftscope.charts.assembly import below, beside, in_rows, layered, specification
-from driftscope.gallery import pictures
+from driftscope.show.charts import spec
+from driftscope.show.charts.assembly import below, beside, in_rows, layered, specification
+from driftscope.show.gallery import pictures
 from tests.rich_run import calm, drawn, drifting
 
 ROWS = pd.DataFrame({"x": [1.0, 2.0], "y": [3, 4]})

@@ -10,18 +10,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from driftscope import charts, frames
-from driftscope.chartbook import ChartBook
-from driftscope.charts import acceptance, attention, norms
-from driftscope.charts import compare as compare_charts
-from driftscope.charts.base import lines, run_colour
 from driftscope.compare import compare
-from driftscope.frames import probes
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import charts, frames
+from driftscope.show.chartbook import ChartBook
+from driftscope.show.charts import acceptance, attention, norms
+from driftscope.show.charts import compare as compare_charts
+from driftscope.show.charts.base import lines, run_colour
+from driftscope.show.frames import probes
 from tests.rich_run import DRIFT, calm, drifting, unmeasured
 
 NAMES = (
     "overview",
+    "cost",
+    "cost_paths",
     "norms",
     "growth",
     "sites",
@@ -144,6 +146,8 @@ def test_growth_draws_the_summary_with_intervals_and_onset(figures: pd.DataFrame
     assert list(rule["step"]) == [drifting().summary()["onset"]["norm_up"]]
     ((_, label),) = drawn(chart, "text")
     assert list(label["text"]) == ["norm up from step 2"]
+    ((_, label),) = drawn(norms.growth(figures, marks.assign(low=2.0, high=5.0)), "text")
+    assert list(label["text"]) == ["norm up from step 2 (2 to 5)"]
 
 
 def test_hover_tells_interval_and_denominator(figures: pd.DataFrame) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from driftscope import frames
-from driftscope.charts.jumps import PANELS, jumps
+from driftscope.show import frames
+from driftscope.show.charts.jumps import PANELS, jumps
 from tests.charts.test_charts import drawn
 from tests.rich_run import calm, drifting
 

@@ -7,10 +7,10 @@ import warnings
 import pandas as pd
 import pytest
 
-from driftscope import frames
-from driftscope.charts import spec
-from driftscope.charts.export import svg
-from driftscope.charts.linked import RUN, STEP, linked
+from driftscope.show import frames
+from driftscope.show.charts import spec
+from driftscope.show.charts.export import svg
+from driftscope.show.charts.linked import RUN, STEP, linked
 from tests.fake_run import Fake
 from tests.rich_run import write_rich_run
 

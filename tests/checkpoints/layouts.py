@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from driftscope.checkpoints import DrafterConfig, Rope, open_checkpoint, save_checkpoint
-from driftscope.checkpoints.experts import split
+from driftscope.checkpoints.families.experts import split
 from driftscope.checkpoints.sizes import expected_shapes
 from tests.heads import HEADS
 
@@ -199,7 +199,7 @@ def weights(config: DrafterConfig, seed: int = 0) -> dict[str, Tensor]:
 
 def stored(config: DrafterConfig = PLAIN, layout: str = "specforge", seed: int = 0) -> tuple[dict[str, Tensor], Any]:
     """(tensors by stored name, config.json) of a checkpoint."""
-    from driftscope.checkpoints.families import FAMILIES
+    from driftscope.checkpoints.families.registry import FAMILIES
 
     family = next(family for family in FAMILIES if layout == family.NAME)
     return {family.stored_name(n): t for n, t in split(weights(config, seed)).items()}, family.config_json(config)

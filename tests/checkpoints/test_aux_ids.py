@@ -8,7 +8,7 @@ import pytest
 from transformers import LlamaConfig
 
 from driftscope.checkpoints import fit_to_target, open_state_dict, target_warnings
-from driftscope.checkpoints.aux_ids import AuxIds, default_boundaries, to_boundaries
+from driftscope.checkpoints.reading.aux_ids import AuxIds, default_boundaries, to_boundaries
 from driftscope.errors import CheckpointError, TargetError
 from tests.checkpoints.layouts import stored
 
@@ -126,3 +126,21 @@ def test_another_recorded_name_only_warns():
     assert target_warnings(opened, "/models/llama-3.1-8b/") == ()
     assert target_warnings(opened, None) == ()
     assert target_warnings(open_state_dict(TENSORS, FULL), "any/model") == ()
+
+
+def test_ids_are_checked_against_the_depth_that_the_config_records() -> None:
+    beyond = {**CONFIG, "eagle_aux_hidden_state_layer_ids": [2, 4, 30], "num_target_layers": 10}
+    with pytest.raises(
+        CheckpointError, match=r"boundary 30 \(.*\) is not in a target of 10 layers \(num_target_layers\)"
+    ):
+        open_state_dict(TENSORS, beyond)
+    assert open_state_dict(
+        TENSORS, {**beyond, "eagle_aux_hidden_state_layer_ids": [2, 4, 8]}
+    ).config.aux_boundaries == (2, 4, 8)
+
+
+def test_the_last_state_is_no_source_for_a_head_with_fc() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"--set feature_source=final: fc\.weight reads 48 features for a width of 16"
+    ):
+        open_state_dict(TENSORS, CONFIG, overrides={"feature_source": "final"})

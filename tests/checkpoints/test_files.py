@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from driftscope.checkpoints import open_checkpoint, open_state_dict
 from driftscope.errors import CheckpointError
-from tests.checkpoints.layouts import PLAIN, stored, weights
+from tests.checkpoints.layouts import LAYOUTS, PLAIN, stored, weights
 
 TENSORS, CONFIG = stored()
 
@@ -138,7 +138,71 @@ def test_a_stray_shard_is_told_and_not_read(tmp_path: Path):
     shard(tmp_path)
     save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "model-00003-of-00003.safetensors")
     opened = check(tmp_path)
-    assert "model-00003-of-00003.safetensors is not in model.safetensors.index.json and was not read" in opened.warnings
+    said = (
+        "model-00003-of-00003.safetensors is not in model.safetensors.index.json and was not read: all its tensors are"
+    )
+    assert any(warning.startswith(said) for warning in opened.warnings)
+
+
+def test_a_shard_with_tensors_that_no_index_lists_is_read_and_told(tmp_path: Path):
+    shard(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    listed = json.loads(index.read_text())
+    last = "model-00002-of-00002.safetensors"
+    listed["weight_map"] = {name: file for name, file in listed["weight_map"].items() if file != last}
+    index.write_text(json.dumps(listed))
+    opened = check(tmp_path)
+    said = (
+        f"{last} is not in {index.name}: its {len(TENSORS) - 5} tensors (first: {sorted(TENSORS)[5]}) are read beside"
+    )
+    assert any(warning.startswith(said) for warning in opened.warnings)
+
+
+def test_a_head_that_the_index_of_its_model_does_not_list_is_found(tmp_path: Path):
+    """MiMo's: three shards, the last with the MTP head, and an index from before it was added."""
+    layout = next(layout for layout in LAYOUTS if layout.name == "mimo-mtp")
+    tensors, config = stored(layout.config(layout.variants[0]), "mimo-mtp")
+    head = {name: tensor for name, tensor in tensors.items() if "mtp" in name}
+    model = {f"model.layers.{i}.mlp.up_proj.weight": torch.ones(2, 2) for i in range(3)}
+    model |= {name: tensor for name, tensor in tensors.items() if name not in head}
+    save_file(model, tmp_path / "model-00001-of-00003.safetensors")
+    save_file(head, tmp_path / "model-mtp-of-00003.safetensors")
+    where = dict.fromkeys(model, "model-00001-of-00003.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    write_config(tmp_path / "config.json", config)
+    opened = open_checkpoint(tmp_path)
+    assert opened.layout == "mimo-mtp"
+    assert any(warning.startswith("model-mtp-of-00003.safetensors is not in") for warning in opened.warnings)
+
+
+def test_what_was_not_read_is_said_again_where_it_may_be_what_is_missing(tmp_path: Path):
+    shard(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    listed = json.loads(index.read_text())
+    last = tmp_path / "model-00002-of-00002.safetensors"
+    listed["weight_map"] = {name: file for name, file in listed["weight_map"].items() if file != last.name}
+    index.write_text(json.dumps(listed))
+    last.write_bytes(b"not weights, but something else")
+    with pytest.raises(CheckpointError, match=f"{last.name} is not in {index.name} and was not read"):
+        open_checkpoint(tmp_path)
+
+
+def test_all_missing_tensors_are_named_at_once():
+    held = {name: tensor for name, tensor in TENSORS.items() if "layernorm" not in name}
+    with pytest.raises(
+        CheckpointError, match=r"post_attention_layernorm\.weight, .*input_layernorm\.weight are missing"
+    ):
+        open_state_dict(held, CONFIG)
+
+
+def test_an_adapter_beside_the_drafter_is_said(tmp_path: Path):
+    save_file(TENSORS, tmp_path / "model.safetensors")
+    write_config(tmp_path / "config.json")
+    save_file({"x.lora_A.weight": torch.ones(2, 2)}, tmp_path / "adapter_model.safetensors")
+    assert any(
+        w.startswith("adapter_model.safetensors beside it: an adapter, which is not applied")
+        for w in check(tmp_path).warnings
+    )
 
 
 def test_an_index_and_its_shards_that_disagree(tmp_path: Path):

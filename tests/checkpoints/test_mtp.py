@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from driftscope.chain.pair import load_pair
 from driftscope.checkpoints import inspect_checkpoint, open_checkpoint, open_state_dict
-from driftscope.checkpoints.decoder_layer import class_config
-from driftscope.checkpoints.families import FAMILIES
+from driftscope.checkpoints.families.decoder_layer import class_config
+from driftscope.checkpoints.families.registry import FAMILIES
 from driftscope.errors import CheckpointError, TargetError
-from driftscope.pair import load_pair
 from tests.checkpoints import layouts
 from tests.heads import HEADS, VOCAB, Head
 from tests.tiny_target import tiny_tokenizer

@@ -12,17 +12,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from driftscope.api import probe
-from driftscope.captures import capture
+from driftscope.captures.capture import capture
+from driftscope.chain.drafter_inputs import drafter_text
+from driftscope.chain.pair import Pair, load_pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.checkpoints import open_checkpoint, open_state_dict
-from driftscope.checkpoints.padding import is_padding
+from driftscope.checkpoints.reading.padding import is_padding
 from driftscope.errors import CheckpointError, TargetError
-from driftscope.features import drafter_text
-from driftscope.pair import Pair, load_pair
-from driftscope.subject import Settings, Subject
 from tests import tiny_target
 from tests.checkpoints.layouts import EAGLE1, PLAIN, stored
+from tests.closeness import assert_same
 from tests.tiny_pair import CONFIG, TinyPair, save_pair
-from tests.tiny_target import VOCAB
+from tests.tiny_target import ROUNDED, VOCAB
 
 PADDED = 64
 
@@ -101,7 +102,7 @@ def padded_target(folder: Path) -> Path:
 def same(ours: list[dict[str, torch.Tensor]], theirs: list[dict[str, torch.Tensor]]) -> None:
     for one, other in zip(ours, theirs, strict=True):
         for name in ("drafted", "rms/carry", "mass", "head_entropy"):
-            torch.testing.assert_close(one[name], other[name], msg=name)
+            assert_same(one[name], other[name], name, **ROUNDED)
 
 
 def test_a_drafter_padded_beyond_its_target(plain: tuple[TinyPair, Any], tmp_path: Path):

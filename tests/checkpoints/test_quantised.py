@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from driftscope.checkpoints import inspect_checkpoint, open_checkpoint, open_state_dict
-from driftscope.checkpoints.quantised import unpack
+from driftscope.checkpoints.reading.quantised import unpack
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import stored
 from tests.heads import HEADS

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import LlamaConfig, Qwen3Config
 
 from driftscope.checkpoints import open_state_dict, parse_switch
-from driftscope.checkpoints.speculators import CLASS_DEFAULTS, CLASS_THETA
+from driftscope.checkpoints.families.speculators import CLASS_DEFAULTS, CLASS_THETA
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import PLAIN, stored
 

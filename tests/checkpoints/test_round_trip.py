@@ -10,8 +10,9 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from driftscope.checkpoints import LAYOUTS, fit_to_target, mtp, open_checkpoint, save_checkpoint
-from driftscope.checkpoints.decoder_layer import class_config
+from driftscope.checkpoints import LAYOUTS, fit_to_target, open_checkpoint, save_checkpoint
+from driftscope.checkpoints.families import mtp
+from driftscope.checkpoints.families.decoder_layer import class_config
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import CASES, EAGLE1, IDS, LAYERS, PAGE, PLAIN, Layout, page_with, table, weights
 from tests.checkpoints.layouts import LAYOUTS as TABLE

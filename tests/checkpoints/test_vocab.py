@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from driftscope.checkpoints import open_state_dict
-from driftscope.checkpoints.vocab import read_vocab_map
+from driftscope.checkpoints.reading.vocab import read_vocab_map
 from driftscope.errors import CheckpointError
 from tests.checkpoints.layouts import stored
 
@@ -26,6 +26,10 @@ T2D = torch.zeros(40, dtype=torch.bool).index_fill(0, IDS, True)
         (torch.zeros(5, dtype=torch.int64), None, "placeholder", True),
         (torch.zeros(5, dtype=torch.int64), T2D, "placeholder", True),
         (torch.zeros(5, dtype=torch.int64), torch.arange(40) < 5, "offset", True),
+        (torch.arange(5), None, "placeholder", True),
+        (torch.arange(5), T2D, "placeholder", True),
+        (torch.arange(5), torch.arange(40) < 5, "index", True),
+        (torch.arange(5), (torch.arange(40) < 10) & (torch.arange(40) % 2 == 0), "offset", True),
         (torch.full((5,), 99), None, "unusable", True),
         (torch.full((5,), -9), None, "unusable", True),
     ],
@@ -62,6 +66,11 @@ def test_what_opening_makes_of_them():
     assert any("d2t is all zero" in warning for warning in zero.warnings)
     torn = opened(t2d=~tensors["t2d"])
     assert any("d2t and t2d disagree" in warning for warning in torn.warnings)
+    (counts,) = [warning for warning in torn.warnings if "disagree" in warning]
+    assert counts.endswith("t2d marks 30, lm_head has 10 rows, and 0 of the ids of d2t are marked")
+    counted = opened(d2t=torch.arange(10), t2d=None)
+    assert counted.config.vocab_map == "index"
+    assert any("d2t is 0, 1, 2, ..., which looks like an unset default" in warning for warning in counted.warnings)
     assert opened(d2t=tensors["d2t"].int()).weights["d2t"].dtype == torch.int64
     with pytest.raises(CheckpointError, match="d2t maps outside"):
         opened(d2t=torch.full((10,), 99))

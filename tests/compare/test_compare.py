@@ -204,7 +204,7 @@ def test_a_switch_flipped_at_inference_is_called_a_control(tmp_path: Path) -> No
 def test_a_single_run_is_told_its_causes(tmp_path: Path) -> None:
     found = compare([write_drafter(tmp_path / "a", BASE)], resamples=100)
     assert found.design.kind == "single"
-    assert found.headline.startswith("One known cause is there: norm growth (1.7")
+    assert found.headline.startswith("One known cause is seen: norm growth (1.7")
     assert "untested here" in found.headline
     assert quantity(found, "growth").values["a"].mean == pytest.approx(1.2**3, rel=0.02)
 

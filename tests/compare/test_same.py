@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driftscope.compare import CompareError, compare
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.drafters import HEALTHY, Shard, write_drafter
 
 SMALL = HEALTHY.changed(prompts=3, anchors=8, depth=3)

@@ -14,7 +14,7 @@ import yaml
 from driftscope.findings import definitions
 from driftscope.findings.thresholds import DEFAULTS
 from driftscope.probes import SHIPPED
-from driftscope.schema import TABLES
+from driftscope.runs.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 

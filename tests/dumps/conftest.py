@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftscope.target_ends import TargetEnds, load_target_ends
+from driftscope.target.ends import TargetEnds, load_target_ends
 from tests.tiny_pair import TinyPair, save_pair
 
 

@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from driftscope.api import capture
-from driftscope.cache import CaptureCache
-from driftscope.capture_folder import INDEX, open_captures
-from driftscope.captures import Capture
+from driftscope.captures.cache import CaptureCache
+from driftscope.captures.capture import Capture
+from driftscope.captures.folder import INDEX, open_captures
 from driftscope.errors import DriftscopeError
-from driftscope.target_ends import TargetEnds
+from driftscope.target.ends import TargetEnds
 from tests.tiny_pair import TinyPair
 
 Index = dict[str, Any]

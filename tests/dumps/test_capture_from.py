@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from driftscope.api import capture
-from driftscope.captures import Capture
-from driftscope.dumps.drafter import Trial, check_with_drafter, losses
+from driftscope.captures.capture import Capture
 from driftscope.errors import DriftscopeError
-from driftscope.target import Target, load_target
-from driftscope.target_ends import TargetEnds, load_target_ends
+from driftscope.from_engines.drafter import Trial, check_with_drafter, losses
+from driftscope.target.ends import TargetEnds, load_target_ends
+from driftscope.target.model import Target, load_target
 from tests.audit import pair as planted
 from tests.dumps import writers
 from tests.tiny_pair import TinyPair, save_pair

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from driftscope.api import capture
-from driftscope.target import load_target
+from driftscope.target.model import load_target
 from tests.tiny_pair import save_pair
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ndif_capture.py"

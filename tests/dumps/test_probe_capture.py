@@ -15,13 +15,14 @@ import torch
 from typer.testing import CliRunner
 
 from driftscope.api import capture, probe
-from driftscope.capture_folder import CaptureFolder
-from driftscope.checkpoints import archives
+from driftscope.captures.folder import CaptureFolder
+from driftscope.checkpoints.reading import archives
 from driftscope.cli import app
 from driftscope.errors import DriftscopeError
-from driftscope.run import Run
-from driftscope.target import load_target
-from driftscope.target_ends import ends_digest, load_target_ends, matching
+from driftscope.findings import assess
+from driftscope.runs.run import Run
+from driftscope.target.ends import ends_digest, load_target_ends, matching
+from driftscope.target.model import load_target
 from tests import tiny_target
 from tests.dumps import writers
 from tests.tiny_pair import TinyPair, save_pair
@@ -187,15 +188,19 @@ def test_without_final_states_there_is_no_acceptance(
     said = " ".join(result.stdout.split())
     assert "acceptance was not measured: the captured texts are not confirmed as the target's greedy ones" in said
     assert "0%" not in said.partition("Notes")[0]
+    # Growth alone is no clean bill: without findings that is told apart from a healthy run.
+    assessment = assess(run)
+    assert not assessment.judged
+    assert assessment.exit_code == (1 if assessment.wrong else 2)
 
 
 def test_every_reader_bears_a_run_without_acceptance(pair: TinyPair, unconfirmed: Path, tmp_path: Path) -> None:
-    from driftscope import frames
     from driftscope.app.reading import accepted_lengths, reading
     from driftscope.app.token_html import states_of
     from driftscope.compare import compare
     from driftscope.figures import acceptance_figures, noise_figures
-    from driftscope.report import write_report
+    from driftscope.show import frames
+    from driftscope.show.report import write_report
 
     run = through(pair, unconfirmed, tmp_path / "run")
     assert run.info.target.sinks == [0]

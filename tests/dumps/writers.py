@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from driftscope.captures import Capture
+from driftscope.captures.capture import Capture
 
 
 def stack(record: Capture, boundaries: Sequence[int]) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 
 from driftscope.errors import RunError
 from driftscope.figures.length import length_figures
-from driftscope.figures.parameters import NOISE, parameters_of
+from driftscope.runs.parameters import NOISE, parameters_of
 
 
 def variants(**texts: str) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from driftscope.probes.depth import PROBE as DEPTH
 from driftscope.probes.layers import LayersProbe
 from driftscope.probes.noise import NoiseProbe
 from driftscope.probes.pin import PROBE as PIN
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, meta, prompt_ids
 from tests.probes import planted
 

@@ -9,7 +9,7 @@ import pytest
 
 from driftscope.findings import DEFAULTS
 from driftscope.findings.causes import causes
-from driftscope.verdict import verdict
+from driftscope.findings.verdict import verdict
 from tests.drafters import HEALTHY, write_drafter
 from tests.fake_run import Fake
 from tests.findings.test_rules import aux
@@ -26,22 +26,22 @@ UNEVEN = aux((1.0, 2.0, 30.0), (0.1, 0.2, 0.7))
             GROWS.changed(self_shift=0.4),
             {},
             ("DS101",),
-            "One known cause is there: norm growth (3.5",
+            "One known cause is seen: norm growth (3.5",
             "a post-norm carry",
         ),
         (
             GROWS.changed(self_shift=0.4),
             {"edit": UNEVEN},
             ("DS101", "DS103"),
-            "Both known causes are there: norm growth (",
+            "Both known causes are seen: norm growth (",
             "a post-norm carry and FC-norm",
         ),
         (GROWS, {}, ("DS101",), "though attention stays where it is", "a post-norm carry"),
-        (HEALTHY, {"edit": UNEVEN}, ("DS103",), "fused-input imbalance (", "FC-norm"),
-        (DRIFTS, {}, (), "Attention drifts without a known cause in sight: neither norm growth nor fused", ""),
+        (HEALTHY, {"edit": UNEVEN}, ("DS103",), "fused-input imbalance (4.67x, largest block of the fused", "FC-norm"),
+        (DRIFTS, {}, (), "Attention moves without a known cause in sight: neither norm growth nor fused", ""),
         (DRIFTS, {"carry": "post"}, (), "which a post-norm carry excludes by construction", ""),
-        (HEALTHY, {}, (), "No drift of attention; neither", ""),
-        (Fake(prompts=3), {}, (), "Whether attention drifts could not be measured", ""),
+        (HEALTHY, {}, (), "Attention does not move; neither", ""),
+        (Fake(prompts=3), {}, (), "Whether attention moves could not be measured", ""),
     ],
 )
 def test_causes(
@@ -50,6 +50,7 @@ def test_causes(
     found = causes(write_drafter(tmp_path / "a", fake, **how), DEFAULTS)
     assert found.seen == seen
     assert words in found.text
+    assert ("not measured." in found.sentence) == bool(seen)
     assert ("untested here" in found.text) == bool(remedy)
     assert remedy in found.remedy
     assert "  " not in found.text

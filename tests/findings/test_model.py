@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from driftscope.findings import DEFAULTS, Assessment, Finding, NotMeasured, assess, evaluate, exit_code, save
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.drafters import HEALTHY, write_drafter
 
 GOLDEN = Path(__file__).parent / "golden.json"

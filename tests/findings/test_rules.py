@@ -30,7 +30,7 @@ def found(assessment: Assessment, code: str) -> Finding:
 def test_a_healthy_run_has_no_findings_and_lists_what_was_not_asked(tmp_path: Path) -> None:
     result = judge(tmp_path / "a")
     assert result.findings == ()
-    assert {part.code for part in result.unmeasured} == {"DS104", "DS106", "DS107"}
+    assert {part.code for part in result.unmeasured} == {"DS104", "DS106", "DS107", "DS110", "DS111"}
     assert set(result.clear) | {part.code for part in result.unmeasured} == set(RULES)
     assert result.exit_code == 0
 
@@ -82,18 +82,34 @@ def test_drift_of_attention_is_found_by_each_way(tmp_path: Path, change: dict[st
     assert any(part.name.startswith("slope") for part in finding.evidence)
 
 
-def test_one_jump_is_told_from_a_slope(tmp_path: Path) -> None:
-    def jump(shard: Shard, number: int) -> None:
+def shifted(by_step: tuple[float, ...]) -> Any:
+    """Attention that moves from the sink to the current row by so much at each step, alike in all prompts but for a little."""
+
+    def edit(shard: Shard, number: int) -> None:
         for table in ("anchors", "heads"):
             frame = shard[table]
-            later = frame["step"] > 1
+            shift = np.array(by_step)[frame["step"] - 1] * (1 + 0.02 * (number % 3))
             size = frame["anchors"] if table == "heads" else 1
-            for bucket, shift in (("sink", -0.15), ("current", 0.15), ("self_generated", 0.15)):
+            for bucket, sign in (("sink", -1), ("current", 1), ("self_generated", 1)):
                 for kind in ("mass", "excess"):
-                    frame[f"{kind}/{bucket}"] += np.where(later, shift, 0.0) * size
+                    frame[f"{kind}/{bucket}"] += sign * shift * size
 
-    finding = found(judge(tmp_path / "a", edit=jump), "DS102")
+    return edit
+
+
+def test_one_jump_is_told_from_a_slope(tmp_path: Path) -> None:
+    finding = found(judge(tmp_path / "a", edit=shifted((0, *[0.15] * 7))), "DS102")
     assert "all of it in one jump at step 2" in finding.statement
+
+
+def test_a_rise_that_ends_half_way_does_not_grow_from_step_to_step(tmp_path: Path) -> None:
+    early = found(judge(tmp_path / "a", edit=shifted((0, 0.08, 0.12, 0.16, 0.16, 0.16, 0.16, 0.16))), "DS102")
+    assert "most of it by step 4" in early.statement
+    assert "grows" not in early.statement
+    names = [part.name for part in early.evidence]
+    assert "slope of displacement, steps 5 to 8" in names
+    late = found(judge(tmp_path / "b", edit=shifted((0, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2))), "DS102")
+    assert "grows from step to step" in late.statement
 
 
 def aux(rms: tuple[float, ...], share: tuple[float, ...]) -> Any:
@@ -113,6 +129,8 @@ def test_a_dominating_feature_is_found_and_the_sink_left_out(tmp_path: Path) -> 
     finding = found(judge(tmp_path / "a", edit=aux((3.0, 163.0, 1455.0), (0.1, 0.2, 0.7))), "DS103")
     assert "boundary 22 dominates" in finding.statement
     assert finding.evidence[0].value == pytest.approx(0.7 / 0.15)
+    # Both ratios are named in the sentence: the verdict shows the first.
+    assert "dominates, 4.67x" in finding.statement
     assert finding.evidence[1].value == pytest.approx(1455 / 83, rel=1e-3)
     assert all(part.threshold == 2.0 for part in finding.evidence[:2])
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from driftscope import frames
 from driftscope.figures import probe_figures
-from driftscope.frames import probes
-from driftscope.frames.measured import figures_of
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import frames
+from driftscope.show.frames import probes
+from driftscope.show.frames.measured import figures_of
 from tests.fake_run import meta, prompt_ids, tables
 from tests.rich_run import AUX, DRIFT, HEAD_WIDTH, SITES, WIDTH, calm, drifting, unmeasured
 
@@ -63,7 +63,14 @@ def test_onsets_of_the_summary_or_as_given() -> None:
     found = frames.onsets([drifting(), calm()])
     assert dict(found[found["run"] == "eagle3"][["key", "step"]].to_numpy()) == drifting().summary()["onset"]
     given = frames.onsets([drifting()], found=[{"norm_up": 4, "self_up": "none"}])
-    assert given.to_dict("records") == [{"run": "eagle3", "key": "norm_up", "name": "norm up", "step": 4}]
+    assert given.drop(columns=["low", "high"]).to_dict("records") == [
+        {"run": "eagle3", "key": "norm_up", "name": "norm up", "step": 4}
+    ]
+    assert given[["low", "high"]].isna().all(axis=None)
+    spread = {"norm_up": {"step": 4, "low": 3, "high": None}}
+    known = frames.onsets([drifting()], found=[{"norm_up": 4}], spreads=[spread])
+    assert known["low"].tolist() == [3.0]
+    assert known["high"].isna().all()
 
 
 def test_labels_tell_runs_apart() -> None:

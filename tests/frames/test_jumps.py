@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from driftscope import frames
-from driftscope.frames.jumps import jump_sentences
-from driftscope.run import Run
+from driftscope.runs.run import Run
+from driftscope.show import frames
+from driftscope.show.frames.jumps import jump_sentences
 from tests.fake_run import Fake, meta, prompt_ids, tables
 
 FAKE = Fake(prompts=14, anchors=12, depth=5, feeds=("drafted",))

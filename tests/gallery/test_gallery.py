@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from driftscope.gallery import SECTIONS, Picture, pictures
-from driftscope.gallery.tables import figures_table, interval_text
+from driftscope.show.gallery import SECTIONS, Picture, pictures
+from driftscope.show.gallery.tables import figures_table, interval_text
 from tests.rich_run import DRIFT, calm, drawn, drifting, unmeasured
 
 

@@ -7,13 +7,16 @@ A golden file is one safetensors. Its tensors:
   t+k. Of a drafter that carries nothing, other sites stand in the place of `carry`, under their names.
 - `head` and `embedding`, the target's, where the drafter has none of its own.
 
-Its metadata: `peer`; `config`, the peer's own config.json; `overrides`, the switches that this config cannot tell;
-`steps`, how many of the steps the peer runs as an engine would.
+Its metadata: `precision`, what the peer's numbers are good for: the `dtype` that it ran in, the `terms` of its longest sum
+and the `sums` that a value goes through in one step, of which tests/closeness.py makes a tolerance; `peer`; `config`, the
+peer's own config.json; `overrides`, the switches that this config cannot tell; `steps`, how many of the steps the peer runs
+as an engine would.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,8 @@ HIDDEN = 16
 INTERMEDIATE = 12
 HEADS, KV_HEADS, HEAD_DIM = 2, 1, 8
 VOCAB, DRAFT_VOCAB = 28, 10
+SUMS = 10
+"""Sums in a row within one layer: four norms, and the products of q, attention, its output and the MLP."""
 
 
 def randomise(module: torch.nn.Module, seed: int, scale: float = 0.9) -> None:
@@ -56,6 +61,13 @@ def inputs(width: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(TOKENS, width, generator=generator) * torch.linspace(0.5, 2, width)
     return torch.randint(0, VOCAB, (TOKENS,), generator=generator), features.bfloat16().float()
+
+
+def precision(checkpoint: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What float32 leaves of a peer's numbers: see the top of this file."""
+    terms = max(tensor.shape[-1] for tensor in checkpoint.values() if tensor.ndim == 2)
+    layers = {found[1] for name in checkpoint if (found := re.search(r"\blayers\.(\d+)\.", name))}
+    return {"dtype": "float32", "terms": terms, "sums": SUMS * max(1, len(layers))}
 
 
 def write(
@@ -92,7 +104,13 @@ def write(
     told = {name: value[:anchors].contiguous() for name, value in told.items()}
     assert all(bool(torch.isfinite(value).all()) for value in told.values())
     tensors |= told
-    metadata = {"peer": peer, "config": config, "overrides": dict(overrides or {}), "steps": steps}
+    metadata = {
+        "peer": peer,
+        "precision": precision(checkpoint),
+        "config": config,
+        "overrides": dict(overrides or {}),
+        "steps": steps,
+    }
     path = HERE / f"{name}.safetensors"
     save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
     state = told.get("carry", told["logits"])

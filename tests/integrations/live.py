@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from driftscope.checkpoints import DrafterConfig
-from driftscope.checkpoints.families import FAMILIES
+from driftscope.checkpoints.families.registry import FAMILIES
 from driftscope.integrations.training import TrainingCapture, training_capture
-from driftscope.target import Target
+from driftscope.target.model import Target
 from tests import tiny, tiny_pair
 
 PROMPTS = 3

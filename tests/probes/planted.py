@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from driftscope.captures import Capture
-from driftscope.pair import Pair
-from driftscope.subject import Settings, Subject
+from driftscope.captures.capture import Capture
+from driftscope.chain.pair import Pair
+from driftscope.chain.prompt_chains import Settings, Subject
 from tests import tiny
 
 WIDTH, TOKENS, LAYERS = 24, 20, 3

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from driftscope.conditions import Source
+from driftscope.captures.conditions import Source
 from driftscope.probes.conversation import Turn, encoder, fill, largest, material, question_of, shared, turns_of
 from driftscope.probes.wording import CHAT_SYSTEM
-from driftscope.prompts import Prompt
+from driftscope.target.prompts import Prompt
 from tests.probes import texts
 
 MADE = texts.tokenizer()

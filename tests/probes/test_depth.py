@@ -9,13 +9,15 @@ import pandas as pd
 import pytest
 import torch
 
+from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.figures import depth_figures
 from driftscope.figures.depth import collapse
-from driftscope.pair import Pair
 from driftscope.probes.depth import DepthProbe
-from driftscope.schema import ANCHORS, HEADS
+from driftscope.runs.schema import ANCHORS, HEADS
+from tests.closeness import assert_same
 from tests.probes import planted
+from tests.tiny_target import ROUNDED
 
 SETTINGS = dataclasses.replace(planted.SETTINGS, depth=2, horizon=6)
 
@@ -60,14 +62,14 @@ def test_a_planted_collapse_is_found_at_its_step() -> None:
     assert found["text"][3]["ranked"]["mean"] == 1
 
 
+@pytest.mark.numeric("plain")
 def test_a_drafter_that_never_tires_has_no_collapse() -> None:
     found = figures(planted.from_state(), 2)
     assert found["collapse"] == "none"
     assert all(step["conditional"]["mean"] == 1 for step in found["drafted"])
     assert all(step["growth"]["mean"] == pytest.approx(1) for step in found["text"])
-    assert sum(figure["mean"] for name, figure in found["text"][4]["mass"].items() if name != "self_generated") == (
-        pytest.approx(1, abs=1e-5)
-    )
+    total = sum(figure["mean"] for name, figure in found["text"][4]["mass"].items() if name != "self_generated")
+    assert_same(total, 1.0, **ROUNDED, dtype=torch.float32)
 
 
 def test_collapse_reads_shares_of_step_1() -> None:

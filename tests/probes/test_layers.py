@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.figures import layers_figures
 from driftscope.figures.layers import sentence
-from driftscope.pair import Pair
 from driftscope.probes.layers import LayersProbe, compare, linear_cka, unbiased_hsic
-from driftscope.schema import TABLES
+from driftscope.runs.schema import TABLES
 from tests.probes import planted
 
 PROMPTS = 12

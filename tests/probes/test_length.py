@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
-from driftscope.conditions import Condition, condition_row, condition_table
+from driftscope.captures.conditions import Condition, condition_row, condition_table
+from driftscope.chain.pair import Pair
+from driftscope.chain.prompt_chains import Subject
 from driftscope.drafter.attention import Window
 from driftscope.errors import DriftscopeError
 from driftscope.figures import length_figures
-from driftscope.pair import Pair
 from driftscope.probes.length import POLICIES, LengthProbe
-from driftscope.schema import CONDITIONS, HEADS, STEPS
-from driftscope.subject import Subject
+from driftscope.runs.schema import CONDITIONS, HEADS, STEPS
 from tests.probes import planted, texts
 
 SHORT, LONG, WINDOW = 40, 150, 40

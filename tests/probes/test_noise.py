@@ -10,14 +10,16 @@ import pandas as pd
 import pytest
 import torch
 
+from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.figures import noise_figures
-from driftscope.pair import Pair
 from driftscope.probes.compare import Compare
 from driftscope.probes.noise import CLEAN, NoiseProbe, anchor_noise, stacked_noise
 from driftscope.probes.stacked import copy_of, first_anchors, stacked_anchors, stacked_chains
-from driftscope.schema import STEPS
+from driftscope.runs.schema import STEPS
+from tests.closeness import assert_same
 from tests.probes import planted
+from tests.tiny_target import ROUNDED
 
 PROMPTS = 12
 
@@ -67,6 +69,7 @@ def test_noise_where_a_drafter_listens_costs_its_length_and_elsewhere_nothing(
     assert lost == {"served": "beyond the range", "anchor_mean": "beyond the range"}
 
 
+@pytest.mark.numeric("plain")
 def test_alpha_0_changes_nothing_bit_for_bit() -> None:
     pair = planted.planted_pair(0.5 * torch.eye(planted.WIDTH), planted.SUCCESSOR)
     probe = NoiseProbe(sites=("state", "carry", "embed"), alphas=(0.0,), seeds=2, anchors=8)
@@ -79,7 +82,7 @@ def test_alpha_0_changes_nothing_bit_for_bit() -> None:
             text = rows_of(steps, f"noise/{site}/0/seed{seed}", "text")
             assert (text["sum/kl"] == 0).all()
             assert (text["sum/flip"] == 0).all()
-            np.testing.assert_allclose(text["sum/cos_clean"], text["anchors"], rtol=1e-6)
+            assert_same(text["sum/cos_clean"], text["anchors"], **ROUNDED, dtype=torch.float32)
     assert noise_figures(steps, variants, resamples=50)["sites"]["state"]["half_at"] == {}
 
 
@@ -119,6 +122,7 @@ def test_noise_depends_on_seed_prompt_position_and_width_only() -> None:
     assert abs(many.std() - 1) < 0.01
 
 
+@pytest.mark.numeric("plain")
 def test_copies_of_a_chain_are_the_chain() -> None:
     pair = planted.planted_pair(0.5 * torch.eye(planted.WIDTH), planted.SUCCESSOR)
     subject = first_anchors(planted.subject(pair), 6)
@@ -130,15 +134,21 @@ def test_copies_of_a_chain_are_the_chain() -> None:
         for one, other in zip(copy_of(stacked, 3, copy), plain, strict=True):
             assert torch.equal(one["drafted"], other["drafted"])
             assert torch.equal(one["text"], other["text"])
-            torch.testing.assert_close(one["carry"].square().mean(-1).sqrt(), other["rms/carry"])
+            assert_same(one["carry"].square().mean(-1).sqrt(), other["rms/carry"], **ROUNDED)
 
 
+@pytest.mark.numeric("plain")
 def test_chunks_change_nothing() -> None:
     probe = NoiseProbe(sites=("state",), alphas=(1.0,), seeds=2, anchors=8)
     small = dataclasses.replace(planted.SETTINGS, budget=4000)
     whole, _ = measured(planted.from_state(), probe, 1)
     parts, _ = measured(planted.from_state(), probe, 1, settings=small)
-    pd.testing.assert_frame_equal(whole, parts, rtol=1e-4, atol=1e-5)
+    assert whole.columns.equals(parts.columns)
+    for name in whole:
+        if whole[name].dtype.kind == "f":
+            assert_same(whole[name], parts[name], name, **ROUNDED, dtype=torch.float32)
+        else:
+            assert whole[name].equals(parts[name]), name
 
 
 def test_a_prompt_that_only_loops_does_not_stop_the_probe() -> None:

@@ -14,7 +14,7 @@ from driftscope.probes.clean import CleanProbe
 from driftscope.probes.depth import DepthProbe
 from driftscope.probes.noise import NoiseProbe
 from driftscope.probes.options import check_stored, configured, option_fields, parse_options
-from driftscope.run import Run
+from driftscope.runs.run import Run
 from tests.fake_run import Fake, meta, prompt_ids
 
 NORMS, ACCEPTANCE = CleanProbe("norms", "?"), CleanProbe("acceptance", "?")

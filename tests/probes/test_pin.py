@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 import torch
 
+from driftscope.chain.pair import Pair
 from driftscope.drafter.norms import rms
 from driftscope.figures import pin_figures
-from driftscope.pair import Pair
 from driftscope.probes.pin import FREE, PINS, PROBE, pins, prompt_key_rms
-from driftscope.schema import HEADS, STEPS
+from driftscope.runs.schema import HEADS, STEPS
+from tests.closeness import assert_same
 from tests.probes import planted
+from tests.tiny_target import ROUNDED
 
 PROMPTS = 12
 SETTINGS = dataclasses.replace(planted.SETTINGS, depth=5)
@@ -44,12 +46,13 @@ def state_rms(steps: pd.DataFrame, variant: str) -> list[float]:
     return (rows["sum/rms/state"].groupby(rows["step"]).sum() / rows["anchors"].groupby(rows["step"]).sum()).tolist()
 
 
+@pytest.mark.numeric("plain")
 def test_a_pin_restores_a_scaled_carry_and_finds_the_drift_that_magnitude_caused() -> None:
     steps, heads = measured(scaling(1.4))
     free = state_rms(steps, FREE)
-    assert free == pytest.approx([free[0] * 1.4**k for k in range(5)], rel=1e-5)
-    assert state_rms(steps, "pin/fused") == pytest.approx([free[0]] * 5, rel=1e-5)
-    assert state_rms(steps, "pin/step1") == pytest.approx([free[0], *[1.4 * free[0]] * 4], rel=1e-5)
+    assert_same(free, [free[0] * 1.4**k for k in range(5)], **ROUNDED, dtype=torch.float32)
+    assert_same(state_rms(steps, "pin/fused"), [free[0]] * 5, **ROUNDED, dtype=torch.float32)
+    assert_same(state_rms(steps, "pin/step1"), [free[0], *[1.4 * free[0]] * 4], **ROUNDED, dtype=torch.float32)
     found = pin_figures(steps, heads, resamples=200)
     assert found["drift"] == "drift"
     assert found["free"]["slope"]["low"] > 0
@@ -118,12 +121,13 @@ def test_the_cost_in_accepted_length_is_told() -> None:
     assert found["pins"]["keys"]["length_kept"]["anchor_mean"]["mean"] == 1.0
 
 
+@pytest.mark.numeric("plain")
 def test_keys_are_pinned_to_the_prompts_keys_of_their_head() -> None:
     subject = planted.subject(scaling(1.4), settings=SETTINGS, final=planted.random_rows(0))
     free = subject.clean("drafted")
     sizes = prompt_key_rms(subject.passed, subject.text.prompt_length, subject.settings.sinks)
     expected = rms(subject.passed.prefix[0].keys[:, 1:12]).mean(-1)
-    torch.testing.assert_close(sizes[0], expected)
+    assert_same(sizes[0], expected, **ROUNDED)
 
     def keys(step: int, rows: slice, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {"k": rms(values["layers.0.k"])}
@@ -131,7 +135,7 @@ def test_keys_are_pinned_to_the_prompts_keys_of_their_head() -> None:
     added = pins("pin/keys", subject, free)
     seen = subject.chains("drafted", interventions=added, measure=keys, sites=("layers.0.k",))
     for step in seen[1:]:
-        torch.testing.assert_close(step["k"], expected.expand_as(step["k"]))
+        assert_same(step["k"], expected.expand_as(step["k"]), **ROUNDED)
     assert not torch.allclose(seen[0]["k"], expected.expand_as(seen[0]["k"]))
 
 

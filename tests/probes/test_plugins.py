@@ -16,7 +16,7 @@ import pytest
 from driftscope import probes
 from driftscope.errors import DriftscopeError
 from driftscope.probes import Probe, available, chosen
-from driftscope.schema import STEPS
+from driftscope.runs.schema import STEPS
 from tests.probes import planted
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plugin"

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 import torch
 
-from driftscope.conditions import Condition, condition_row, condition_table
+from driftscope.captures.conditions import Condition, condition_row, condition_table
+from driftscope.chain.pair import Pair
+from driftscope.chain.prompt_chains import Subject
 from driftscope.errors import DriftscopeError
 from driftscope.figures import template_figures
-from driftscope.pair import Pair
 from driftscope.probes.template import PROBE, REGULAR, SYSTEMS, TemplateProbe
 from driftscope.probes.wording import FORMATS, LONG_SYSTEM
-from driftscope.schema import CONDITIONS, HEADS, STEPS
-from driftscope.subject import Subject
+from driftscope.runs.schema import CONDITIONS, HEADS, STEPS
 from tests.probes import planted, texts
 
 PROMPTS = 12
@@ -72,7 +72,7 @@ def test_a_template_without_system_role_still_gets_the_system_prompt() -> None:
 
 
 def test_plain_texts_have_no_template_to_change() -> None:
-    from driftscope.prompts import Prompt
+    from driftscope.target.prompts import Prompt
 
     found = asked(texts.tokenizer(adds_bos=True), Prompt("a", "test", text="Once upon a time"))
     measured = {name for name, condition in found.items() if condition.left_out is None}

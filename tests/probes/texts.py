@@ -9,8 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from driftscope.conditions import Source
-from driftscope.prompts import Message, Prompt
+from driftscope.captures.conditions import Source
+from driftscope.target.prompts import Message, Prompt
 from tests.probes import planted
 
 SPECIAL = ("<s>", "</s>", "<|im_start|>", "<|im_end|>")

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from driftscope.cli import app
 from driftscope.errors import RunError
-from driftscope.frames import labelled
-from driftscope.report import render_report, write_images, write_report
-from driftscope.run import Run
-from driftscope.verdict import verdict
+from driftscope.findings.verdict import verdict
+from driftscope.runs.run import Run
+from driftscope.show.frames import labelled
+from driftscope.show.report import render_report, write_images, write_report
 from tests.fake_run import meta
 from tests.rich_run import SMALL, calm, drawn, drifting, unmeasured
 
@@ -152,9 +152,9 @@ def test_every_chart_becomes_an_image(tmp_path: Path, image_format: str, start: 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pictures instead of all: drawing takes a while."""
-    from driftscope import charts, frames
-    from driftscope.gallery import figures_table
-    from driftscope.gallery.picture import Picture
+    from driftscope.show import charts, frames
+    from driftscope.show.gallery import figures_table
+    from driftscope.show.gallery.picture import Picture
 
     def two(runs: list[Run], *_: object) -> list[Picture]:
         figures, lengths = frames.step_figures(runs), frames.served_lengths(runs)
@@ -165,7 +165,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
             ),
         ]
 
-    monkeypatch.setattr("driftscope.report.write.pictures", two)
+    monkeypatch.setattr("driftscope.show.report.write.pictures", two)
 
 
 def test_the_command_writes_report_and_images(tmp_path: Path, few: None) -> None:
@@ -186,7 +186,8 @@ def test_the_command_refuses_a_folder_that_is_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium on PATH")
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on PATH: apt-get install chromium")
 def test_a_browser_without_a_network_draws_every_chart(tmp_path: Path, html: str) -> None:
     file = tmp_path / "report.html"
     file.write_text(html, encoding="utf-8")

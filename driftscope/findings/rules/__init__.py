@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Finding, NotMeasured
-from driftscope.findings.rules import acceptance, attention, data, fused, length, noise, norms, template
+from driftscope.findings.rules import acceptance, attention, cost, data, fused, length, noise, norms, template
 
 Outcome = Finding | NotMeasured | None
 Rule = Callable[[Measured], Outcome]
@@ -20,6 +20,8 @@ RULES: dict[str, Rule] = {
     "DS106": template.sensitivity,
     "DS107": length.breaks,
     "DS108": acceptance.dispersion,
+    "DS110": cost.drift_cost,
+    "DS111": cost.limit,
     "DS301": data.loops,
     "DS302": data.vocabulary,
     "DS303": data.few_prompts,

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import PromptCells, chains
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent, plain, with_interval
+from driftscope.runs.prompt_sums import PromptCells, chains
 from driftscope.stats.intervals import MIN_PROMPTS, SEED, Floats, Interval
 from driftscope.stats.resampling import at_once, percentile_ends
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from driftscope import stats
 from driftscope.figures.pin import pin_figures
+from driftscope.findings.cost import costs_nothing
+from driftscope.findings.cost_words import path_clause
 from driftscope.findings.measured import AT_ONCE, Measured, interval_of
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import listed, with_interval
+from driftscope.runs.summary import FeedFigures
 from driftscope.stats.intervals import Floats, Interval
-from driftscope.summary import FeedFigures
 
 CODE = "DS102"
+PATH = "pattern"
+"""The path through which a moved attention can cost anything."""
 _KEYS = ("displaced", "self_up", "sink_down")
 
 
@@ -35,9 +37,11 @@ def drift(measured: Measured) -> Finding | NotMeasured | None:
     start = min(starts.values())
     shape, more = _shape(measured, figures, starts)
     more += _from_magnitude(measured)
-    statement = f"Attention drifts from step {start} on: {listed(clauses)} at step {figures.depth}{shape}."
+    statement = f"Attention moves from step {start} on: {listed(clauses)} at step {figures.depth}{shape}"
+    statement += f"; {path_clause(measured.cost, PATH)}."
     about = definition(CODE)
-    return Finding(CODE, about.title, statement, (*evidence, *more), about.advice, start)
+    free = costs_nothing(measured.cost, PATH)
+    return Finding(CODE, about.title, statement, (*evidence, *more), about.advice, start, free)
 
 
 def _from_magnitude(measured: Measured) -> list[Evidence]:
@@ -81,21 +85,35 @@ def _figures(measured: Measured, figures: FeedFigures, starts: dict[str, int]) -
 
 
 def _shape(measured: Measured, figures: FeedFigures, starts: dict[str, int]) -> tuple[str, list[Evidence]]:
-    """Whether it happened at once, at step 2, or from step to step; of the first figure that moved."""
+    """Whether it happened at once, at step 2, or from step to step; of the first figure that moved.
+
+    It grows from step to step only where the slope over the later half of the steps, too, has an interval beyond 0: a quantity
+    that moves in the first steps and then holds has a slope over all of them.
+    """
     columns = {"displaced": "displacement", "self_up": "excess/self_generated", "sink_down": "mass/sink"}
     names = {"displaced": "displacement", "self_up": "self-generated excess", "sink_down": "sink mass"}
     key = next(key for key in _KEYS if key in starts)
     values: Floats = figures.means[columns[key]]
-    jump, slope = measured.mean(stats.jump(values)), measured.mean(stats.slope(values))
-    evidence = []
-    if jump is not None:
-        evidence.append(measured.evidence(f"jump of {names[key]}, step 1 to 2", jump, unit="share"))
-    if slope is None or jump is None:
+    jump, slope, late = (measured.mean(shape(values)) for shape in (stats.jump, stats.slope, stats.late_slope))
+    depth, half = figures.depth, figures.depth // 2 + 1
+    told = [
+        (f"jump of {names[key]}, step 1 to 2", jump, "share"),
+        (f"slope of {names[key]}, steps 2 to {depth}", slope, "share a step"),
+        (f"slope of {names[key]}, steps {half} to {depth}", late, "share a step"),
+    ]
+    evidence = [measured.evidence(name, figure, unit=unit) for name, figure, unit in told if figure is not None]
+    if jump is None or slope is None or slope.low is None:
         return "", evidence
-    evidence.append(measured.evidence(f"slope of {names[key]}, steps 2 to {figures.depth}", slope, unit="share a step"))
-    if slope.low is None or slope.high is None:
+    sign = -1.0 if key == "sink_down" else 1.0
+    if not _beyond(slope, sign):
+        once = abs(jump.mean) >= measured.thresholds["displacement"]
+        return ", all of it in one jump at step 2" if once else "", evidence
+    if late is None or late.low is None:
         return "", evidence
-    flat = slope.low <= 0 <= slope.high or np.sign(slope.mean) != np.sign(values[:, -1].mean() - values[:, 0].mean())
-    if flat and abs(jump.mean) >= measured.thresholds["displacement"]:
-        return ", all of it in one jump at step 2", evidence
-    return ("", evidence) if flat else (", and it grows from step to step", evidence)
+    return ", and it grows from step to step" if _beyond(late, sign) else f", most of it by step {half - 1}", evidence
+
+
+def _beyond(figure: Interval, sign: float) -> bool:
+    """Whether the whole interval lies on that side of 0."""
+    ends = [end for end in (figure.low, figure.high) if end is not None]
+    return len(ends) == 2 and min(sign * end for end in ends) > 0

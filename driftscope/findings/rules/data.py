@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.cells import PromptCells, chain_order, prompt_codes
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent, plain
+from driftscope.runs.prompt_sums import PromptCells, chain_order, prompt_codes
 from driftscope.stats.intervals import MIN_PROMPTS
 
 NOTHING = "no chains were measured"

@@ -10,8 +10,8 @@ from driftscope.findings.measured import Measured
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, listed, percent, plain, with_interval
+from driftscope.runs.summary import CLEAN
 from driftscope.stats.intervals import Floats
-from driftscope.summary import CLEAN
 
 CODE = "DS103"
 
@@ -73,12 +73,11 @@ def imbalance(measured: Measured) -> Finding | NotMeasured | None:
             evidence.append(size)
     sized = listed([plain(float(np.nanmean(sizes[:, block]))) for block in range(blocks)])
     held = listed([percent(part.mean) for part in shares if part is not None])
-    statement = (
-        f"The target features that fc reads have RMS {sized}, the largest {with_interval(ratio, 'x')} the others'"
-    )
+    uneven_by = f"the largest {with_interval(ratio, 'x')} the mean of the others"
+    statement = f"The target features that fc reads have RMS {sized}, {uneven_by}"
     statement += f" and no norm evens them out; after fc, they make up {held} of the fused input"
     statement += (
-        f": boundary {boundaries[top]} dominates."
+        f": boundary {boundaries[top]} dominates, {with_interval(dominance, 'x')} the mean of the others."
         if dominated
         else ": fc has learned to even them out for the most part."
     )

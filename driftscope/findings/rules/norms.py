@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from driftscope.findings.cost import costs_nothing
+from driftscope.findings.cost_words import path_clause
 from driftscope.findings.measured import AT_ONCE, Measured, interval_of
 from driftscope.findings.model import Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import with_interval
 
 CODE = "DS101"
+PATH = "state"
+"""The path through which growth can cost anything."""
 
 
 def growth(measured: Measured) -> Finding | NotMeasured | None:
@@ -38,7 +42,9 @@ def growth(measured: Measured) -> Finding | NotMeasured | None:
         evidence.append(measured.evidence(f"matched growth at step {last['step']}", matched, unit="x"))
         statement += f", {with_interval(matched, 'x')} that of the same position without drafting"
     carry = "the post-norm carry notwithstanding" if measured.post_norm else "from step"
-    statement += f", {carry}{'; from step' if measured.post_norm else ''} {onset} on."
+    statement += (
+        f", {carry}{'; from step' if measured.post_norm else ''} {onset} on; {path_clause(measured.cost, PATH)}."
+    )
     about = definition(CODE)
     advice = about.advice
     if measured.post_norm:
@@ -46,4 +52,4 @@ def growth(measured: Measured) -> Finding | NotMeasured | None:
             "Check that the carry is read as trained (--carry pre): a normalised state cannot grow by much.",
             *advice[1:],
         )
-    return Finding(CODE, about.title, statement, tuple(evidence), advice, onset)
+    return Finding(CODE, about.title, statement, tuple(evidence), advice, onset, costs_nothing(measured.cost, PATH))

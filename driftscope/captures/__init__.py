@@ -1,0 +1,1 @@
+"""What a target said and its states: recorded once, cached, and read back."""

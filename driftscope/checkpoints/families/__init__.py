@@ -1,0 +1,1 @@
+"""One file a layout of a checkpoint, and which layouts there are."""

@@ -1,0 +1,1 @@
+"""Files of a checkpoint, and switches with where their values come from."""

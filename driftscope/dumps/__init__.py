@@ -1,1 +1,0 @@
-"""Hidden states that serving engines and trainers leave on disk, read as captures."""

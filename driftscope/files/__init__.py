@@ -1,0 +1,1 @@
+"""Readers of files that may lie: JSON, Parquet, fields of free form."""

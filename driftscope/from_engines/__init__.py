@@ -1,0 +1,1 @@
+"""Dumps of engines and trainers as captures."""

@@ -1,0 +1,1 @@
+"""Start a run, estimate it, and run the probes over the prompts."""

@@ -1,0 +1,1 @@
+"""What a person sees of runs: frames, charts, pictures, report, terminal."""

@@ -1,0 +1,1 @@
+"""The target: loaded, its ends, its sinks, its prompts."""

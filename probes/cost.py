@@ -1,0 +1,108 @@
+"""Cost: how many accepted tokens does drift cost, and by which path?
+
+Step k >= 2 of anchor t stands at row r = t + k - 1. Step 1 of the chain at anchor r stands at the same row, with everything real:
+the state made from the target's features, the attention row of every layer and head, the values of rows t + 1 .. r. Chains run with
+every combination of three factors, each the chain's own or real, put at the sites `state`, `layers.{j}.attention` and
+`layers.{j}.v` from step 2 on; step 1 is real already and stays as it is.
+
+- All own is the undisturbed chain, all real is step 1 at the later anchors, token by token: both are checked in every run.
+- actual = accepted tokens with all own; undrifted = with all real: the run of step-1 successes at t, t + 1, ...; cost =
+  undrifted - actual. A factor alone: its effect where the others are own; last: where they are real; Shapley: the mean over the
+  six orders in which they can be made real.
+- A factor that is own is put as well, with what the undisturbed chain had, so that the three are independent: in a drafter of
+  several layers a real state would otherwise change attention and values behind it.
+- Chains are fed with the text, which changes no accepted length: only steps whose earlier tokens are right count. An own row is
+  thus what the undisturbed chain has where it has drafted right so far. With `feed=drafted` it is what the chain had after its
+  own token, right or wrong: a patch that outlives the undisturbed chain then meets attention and values of a wrong token, and
+  the factors share the price of that token.
+- A state that is split (`split_state`): `state_rms` is what the real RMS changes at the chain's own direction,
+  `state_direction` what the real direction changes at the real RMS. They sum to the state.
+- With learned sink logits an attention row sums to less than 1 and is put as it is. A gate in the attention, experts and the
+  like follow the state that is put. Where positions do not advance by 1 a step, the real row still is step 1 of anchor r, which
+  stands at position r: the other position then belongs to the pattern.
+- A drafter of all steps at once (DFlash, P-EAGLE) carries nothing that could be put: undrifted minus actual is what drafting in
+  one block costs, in the same unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from driftscope.chain.patches import OWN, REAL, patches
+from driftscope.errors import DriftscopeError
+from driftscope.probes.base import Variant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from driftscope.chain.pair import Pair
+    from driftscope.chain.prompt_chains import Subject
+
+
+@dataclass(frozen=True)
+class CostProbe:
+    """Eight patched chains an anchor, twelve with the state split, all in one pass; tables `anchors` (tokens of every patch) and
+    `rejections`."""
+
+    name: str = "cost"
+    question: str = "How many accepted tokens does drift cost, and by which path?"
+    shard: str = "cost"
+    anchors: int | Literal["all"] = 16
+    """The first so many of each prompt, so that they are consecutive."""
+    depth: int | None = None
+    """Steps; None is the depth of the run."""
+    split_state: bool = False
+    """Direction and RMS of the state apart."""
+    feed: Literal["text", "drafted"] = "text"
+    """What the recorded and the patched chains embed."""
+
+    def __post_init__(self) -> None:
+        if (self.anchors != "all" and self.anchors < 1) or (self.depth is not None and self.depth < 1):
+            raise DriftscopeError(
+                f"cost needs at least 1 anchor and 1 step; got anchors {self.anchors}, depth {self.depth}"
+            )
+
+    def boundaries(self, pair: Pair) -> tuple[int, ...]:
+        return ()
+
+    def variants(self, pair: Pair) -> list[Variant]:
+        common: dict[str, Any] = {"anchors": self.anchors, "depth": self.depth}
+        if not pair.config.carries:
+            return [Variant(variant_of(name), "clean", common) for name in (OWN, REAL)]
+        common["feed"] = self.feed
+        return [
+            Variant(
+                variant_of(patch.name), "clean" if patch.name == OWN else "intervention", {**asdict(patch), **common}
+            )
+            for patch in patches(self.split_state)
+        ]
+
+    def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
+        from driftscope.chain.patched_chains import patched_chains
+        from driftscope.probes.stacked import first_anchors
+        from driftscope.runs.patched_rows import patched_rows, rejection_rows
+
+        depth, settings = self.depth or subject.settings.depth, subject.settings
+        if depth > settings.horizon:
+            raise DriftscopeError(
+                f"probe cost asks for {depth} steps, anchors have {settings.horizon} ahead: raise --horizon"
+            )
+        narrow = first_anchors(subject, None if self.anchors == "all" else self.anchors)
+        chains = patched_chains(narrow, depth, split_state=self.split_state, feed=self.feed)
+        tables = {"anchors": patched_rows(narrow, chains, self.feed)}
+        # Without final states that confirm the text nothing tells what is rejected.
+        return {**tables, "rejections": rejection_rows(narrow, chains)} if subject.capture.greedy else tables
+
+    def cost(self, depth: int) -> float:
+        # Measured (benchmarks/drift_cost.py): passes over few rows cost one clean chain, and every ten rows an anchor 0.06.
+        stacked = 0.06 * (1.4 if self.split_state else 1.0) * (100 if self.anchors == "all" else self.anchors)
+        return round((1 + stacked) * (self.depth or depth) / depth, 1)
+
+
+def variant_of(patch: str) -> str:
+    """Name under which the rows of a patch are stored: `cost/state+values`."""
+    return f"cost/{patch}"
+
+
+PROBE = CostProbe()
