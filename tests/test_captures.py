@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from driftscope.captures.capture import capture as captures_module
+from driftscope.captures import capture as captures_module
 from driftscope.captures.cache import CaptureCache
 from driftscope.captures.capture import Capture, capture
 from driftscope.errors import DriftscopeError, TargetError

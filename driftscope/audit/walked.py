@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from driftscope.audit.prefix_faults import PrefixFault, Seen, through_float8
-from driftscope.chain.prefix import prefix_pass
 from driftscope.chain.chain import Chain, ChainInputs, Text
+from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter import Drafter
 from driftscope.drafter.attention import Prefix
 from driftscope.stats.acceptance import served_walk

@@ -16,8 +16,8 @@ from driftscope.audit import prefix_faults as faults
 from driftscope.audit.prefix_faults import PrefixFault
 from driftscope.audit.walked import predict, seen_of
 from driftscope.chain.chain import Text
-from driftscope.drafter import build_drafter
 from driftscope.chain.drafter_inputs import drafter_text
+from driftscope.drafter import build_drafter
 from tests.audit import pair as planted
 
 DEPTH = 3
