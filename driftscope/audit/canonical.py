@@ -99,6 +99,7 @@ def _left(lens: Lens) -> tuple[str, ...]:
     words = (
         (lens.feature_shift, f"features of {-lens.feature_shift} positions before"),
         (lens.token_shift, f"tokens of {-lens.token_shift} positions before"),
+        (lens.chain_shift, f"chains {lens.chain_shift:+d} positions off the rows of the text"),
         (lens.lag, f"predictions {lens.lag:+d} positions off"),
         (not lens.own_rows, "rows of earlier steps dropped"),
         (lens.last_after_norm, "the last boundary after the final norm"),

@@ -202,7 +202,8 @@ class Runner:
             )  # fmt: skip
 
         tokens = embedded.gather(1, batch.anchors + step).flatten()
-        positions = (batch.anchors + (step - 1) * drafter.config.position_increment).flatten()
+        first = batch.anchors + setting.lens.chain_shift
+        positions = (first + (step - 1) * drafter.config.position_increment).flatten()
         return drafter.step(state, tokens, positions, attend)
 
     def _score(self, drafter: Drafter, setting: Setting, trace: Trace, depth: int) -> Scores:

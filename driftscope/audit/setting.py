@@ -29,6 +29,8 @@ class Lens:
     """Row i embeds token i + 1 + shift; negative only."""
     lag: int = 0
     """Row i is taken to predict token i + 2 + lag."""
+    chain_shift: int = 0
+    """A chain's rows stand so many positions from where they follow the rows of the text."""
     own_rows: bool = True
     """Whether a step sees the rows of the steps 2 .. k-1 before it."""
     last_after_norm: bool = False

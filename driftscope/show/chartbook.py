@@ -20,7 +20,7 @@ from driftscope.show.charts import (
 )
 from driftscope.show.charts.theme import ThemeName, themed
 from driftscope.show.frames import Runs, probes
-from driftscope.show.frames.cost import budget, paths
+from driftscope.show.frames.cost import budget, ends, paths
 from driftscope.show.frames.norms import SiteMode, Unit
 
 
@@ -45,6 +45,10 @@ class ChartBook:
     def cost_paths(self) -> Any:
         """What drift costs in all, and through state, attention and values."""
         return self._dressed(cost.paths(paths(self.runs)))
+
+    def cost_steps(self) -> Any:
+        """Of the chains alive at a step, those accepted, and why the others end."""
+        return self._dressed(cost.ends(ends(self.runs)))
 
     def norms(self, unit: Unit = "rms") -> Any:
         """Norm of the carried state per step."""

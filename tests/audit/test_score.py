@@ -117,6 +117,7 @@ def test_acceptance_is_that_of_the_drafted_chain(target, captures):
         ("later", {}, {"own_rows": False}),
         ("logits", {"final_norm": False}, {}),
         ("labels", {}, {"lag": -1}),
+        ("all", {}, {"chain_shift": 2}),
     ],
 )
 def test_what_is_shared_with_the_declared_run_changes_nothing(reach, changes, lens, target, captures):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from driftscope.show.charts import cost
-from driftscope.show.frames.cost import budget, paths
+from driftscope.show.frames.cost import budget, ends, paths
 from driftscope.show.gallery.picture import INTERVALS, Picture, View
 from driftscope.show.gallery.tables import figures_table
 
@@ -34,6 +34,22 @@ def cost_pictures(view: View) -> Iterator[Picture]:
             f"chain's own rows (Shapley values, which sum to it); {INTERVALS}.",
             cost.paths(by_path),
             _table(by_path.assign(path=by_path["path"].map(cost.PATHS)), "path", "+.3f"),
+        )
+    by_step = ends(view.runs)
+    if len(by_step):
+        yield Picture(
+            "cost-steps",
+            "cost",
+            "Where chains end, step by step",
+            "Of the chains that are alive at a step, which part is accepted, and for which reason the others end there. Drift can "
+            "only be the reason from step 2 on: step 1 is made from real features. Few chains are alive at deep steps.",
+            cost.ends(by_step),
+            figures_table(
+                by_step.assign(part=by_step["part"].map(cost.PARTS), unit="share of living chains"),
+                ["step", "part"],
+                "unit",
+                form=".1%",
+            ),
         )
 
 
