@@ -157,5 +157,11 @@ def _batch(
         valid[row, : len(own)] = True
     nothing = torch.zeros(len(group), widest, 0, 0, device=device)
     return Batch(
-        torch.tensor(group), token_ids.to(device), last + 1, anchors.to(device), valid.to(device), nothing.long(), nothing
+        torch.tensor(group),
+        token_ids.to(device),
+        last + 1,
+        anchors.to(device),
+        valid.to(device),
+        nothing.long(),
+        nothing,
     )

@@ -79,7 +79,11 @@ def readings(
     depth: drafted tokens of a round. Walks that the run folder holds are taken from there. Raises a DriftscopeError where the pair
     cannot be loaded, or is of a kind that is not audited.
     """
-    key = {"checkpoint": run.info.checkpoint.sha256, "target": run.info.target.fingerprint, "prompts": len(run.info.prompts)}
+    key = {
+        "checkpoint": run.info.checkpoint.sha256,
+        "target": run.info.target.fingerprint,
+        "prompts": len(run.info.prompts),
+    }
     file = run.folder / "engine" / _FILE
     held = _held(file, key)
     if held is not None and held[0].walks is not None and held[0].walks.depth >= depth:
@@ -163,7 +167,10 @@ def to_content(made: Sequence[Reading]) -> dict[str, Any]:
         "prompts": [{"id": p.prompt, "category": p.category, "new_tokens": p.new_tokens} for p in first.prompts],
         "readings": [
             {
-                **{name: getattr(part, name) for name in ("name", "switch", "declared", "alternative", "code", "reason")},
+                **{
+                    name: getattr(part, name)
+                    for name in ("name", "switch", "declared", "alternative", "code", "reason")
+                },
                 "accepted": None if part.walks is None else [prompt.digits for prompt in part.walks.prompts],
             }
             for part in made

@@ -129,7 +129,9 @@ def _listed(where: str, value: Any) -> list[Any]:
     elif isinstance(value, dict) and all(str(key).isdigit() and int(key) <= 64 for key in value):
         filled = [value.get(str(place), 0) for place in range(max(map(int, value), default=0) + 1)]
     else:
-        raise CountersError(f"{where}: a histogram of accepted tokens is {type(value).__name__}, expected counts by length")
+        raise CountersError(
+            f"{where}: a histogram of accepted tokens is {type(value).__name__}, expected counts by length"
+        )
     return [whole(where, f"rounds with {place} accepted tokens", part) for place, part in enumerate(filled)]
 
 
@@ -163,5 +165,3 @@ def _values(where: str, text: str) -> list[Any]:
             return [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as problem:
             raise CountersError(f"{where}: neither JSON nor JSON lines ({problem}); cut off?") from problem
-
-

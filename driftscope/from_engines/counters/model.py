@@ -140,7 +140,9 @@ def counted(
             )
         if seen < size * total * (1 - 1e-3):
             short = size * total - seen
-            notes.append(f"{short:,} of {size * total:,} draft tokens were not drafted: some drafts were shorter than {size}")
+            notes.append(
+                f"{short:,} of {size * total:,} draft tokens were not drafted: some drafts were shorter than {size}"
+            )
     if taken > size * total:
         raise CountersError(f"{where}: {taken} accepted tokens in {total} drafts of {size}")
     return Counters(engine, source, total, size, taken, positions, bonus, requests, generated, rounding, tuple(notes))
