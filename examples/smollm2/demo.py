@@ -24,13 +24,16 @@ from driftscope.target.model import load_target
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 DRAFTERS = ("eagle3", "fc-norm", "post-norm", "eagle3.1")
+"""The 2 x 2 of the two fixes."""
+TWIN = "eagle3-cold"
+"""`eagle3` from random weights at the start: as many accepted tokens, without the drift of its attention."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", type=Path, default=Path("build/target"), help="made on first use")
     parser.add_argument("--runs", type=Path, default=Path("runs/demo"))
-    parser.add_argument("--drafters", nargs="+", default=DRAFTERS, choices=DRAFTERS)
+    parser.add_argument("--drafters", nargs="+", default=DRAFTERS, choices=(*DRAFTERS, TWIN))
     parser.add_argument("--prompts", type=Path, help="prompts of your own (JSONL, JSON or text)")
     args = parser.parse_args()
     console = stdout_console()

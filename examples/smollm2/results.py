@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import target as example_target
 import torch
-from demo import CHECKPOINTS, DRAFTERS
+from demo import CHECKPOINTS, DRAFTERS, TWIN
 
 from driftscope.api import probe
 from driftscope.commands.content import run_content
@@ -91,7 +91,7 @@ def _git(*command: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("drafters", nargs="*", default=list(DRAFTERS))
+    parser.add_argument("drafters", nargs="*", default=[*DRAFTERS, TWIN])
     parser.add_argument("--target", type=Path, default=Path("build/target"), help="made on first use")
     parser.add_argument("--runs", type=Path, default=Path("runs/results"))
     parser.add_argument("--probes", default="default", help="names with commas, or all")
