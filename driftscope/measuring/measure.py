@@ -20,7 +20,7 @@ from driftscope.chain.pair import Pair
 from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError, PromptError
 from driftscope.measuring.request import ProbeRequest
-from driftscope.probes import ConditionProbe, Probe
+from driftscope.probes import SHIPPED, ConditionProbe, Probe, register
 from driftscope.probes.options import check_stored
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
@@ -120,6 +120,7 @@ def run_probes(
     run: Run, bench: Bench, sources: Sequence[Source], probes: Sequence[Probe], progress: ProgressReport
 ) -> None:
     """Measure what the run lacks, prompt by prompt. Probes with the same shard are measured once."""
+    register(*(item for item in probes if item.name not in SHIPPED))
     todo, done = lacking(run, bench, sources, probes)
     progress.stage("probing", done + sum(len(work.probes) for work in todo))
     progress.advance(done)
