@@ -149,7 +149,9 @@ def main() -> None:
     parser.add_argument("-k", type=int, required=True, help="speculative tokens")
     parser.add_argument("--tokens", type=int, required=True, help="length of every text, without the prompt")
     parser.add_argument("--method", default="eagle3")
-    parser.add_argument("--stop", type=int, nargs="+", help="token ids that end a text; without them all are of one length")
+    parser.add_argument(
+        "--stop", type=int, nargs="+", help="token ids that end a text; without them all are of one length"
+    )
     parser.add_argument("--metrics", type=Path, help="write the text of /metrics there")
     parser.add_argument("-o", "--out", type=Path, required=True)
     given = parser.parse_args()

@@ -1,6 +1,7 @@
 """The served walk of a setting: what every anchor of a few texts accepts, as an engine would that reads the checkpoint so.
 
-A drafted chain whose tokens so far equal the text's *is* the text-fed chain, so step k needs to run only for the anchors whose steps
+A drafted chain whose tokens so far equal the text's *is* the text-fed chain, so step k needs to run only for the
+anchors whose steps
 before it were all accepted: most of the steps of a chain are never run.
 """
 
@@ -118,7 +119,7 @@ def _narrowed(
     """Everything for the living anchors alone, as many columns as the prompt with most of them has."""
     prompts, count = alive.shape
     kept = int(alive.sum(1).max())
-    chosen = (~alive).long().argsort(1, stable=True)[:, :kept]
+    chosen = (~alive).long().argsort(dim=1, stable=True)[:, :kept]
 
     def of(part: Tensor) -> Tensor:
         index = chosen.view(prompts, kept, *[1] * (part.ndim - 2)).expand(-1, -1, *part.shape[2:])
@@ -157,5 +158,11 @@ def _batch(
         valid[row, : len(own)] = True
     nothing = torch.zeros(len(group), widest, 0, 0, device=device)
     return Batch(
-        torch.tensor(group), token_ids.to(device), last + 1, anchors.to(device), valid.to(device), nothing.long(), nothing
+        torch.tensor(group),
+        token_ids.to(device),
+        last + 1,
+        anchors.to(device),
+        valid.to(device),
+        nothing.long(),
+        nothing,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from driftscope.errors import RunError
 from driftscope.from_engines.counters.model import Counters
-from driftscope.serving.readings import Reading
+from driftscope.serving.reading import Reading
 from driftscope.stats.intervals import MIN_DENOMINATOR
 from driftscope.stats.serving import (
     Distance,

@@ -1,4 +1,5 @@
-"""The pair and the very texts of a run, taken up again: to walk them under readings of the checkpoint that the run did not measure."""
+"""The pair and the very texts of a run, taken up again: to walk them under readings of the checkpoint that the run
+did not measure."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def pair_of(run: Run, places: Places) -> Pair:
     return pair
 
 
-def texts_of(run: Run, pair: Pair, boundaries: Sequence[int], places: Places, progress: ProgressReport) -> list[Capture]:
+def texts_of(
+    run: Run, pair: Pair, boundaries: Sequence[int], places: Places, progress: ProgressReport
+) -> list[Capture]:
     """Captures of the run's texts with these boundaries: from the cache, else recorded anew.
 
     Raises RunError where the run does not hold its texts.
@@ -120,7 +123,8 @@ def _cached(
 ) -> list[Capture] | None:
     """Of the cache, or continued anew; None where that gives other texts than the run has."""
     asked = [
-        TokenizedPrompt(part.id, part.category or "", tuple(held[part.id][: part.prompt_length]), "") for part in prompts
+        TokenizedPrompt(part.id, part.category or "", tuple(held[part.id][: part.prompt_length]), "")
+        for part in prompts
     ]
 
     def tell(stage: str, done: int, total: int) -> None:

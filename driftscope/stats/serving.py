@@ -3,9 +3,11 @@
 Figures are logits of conditional acceptance by position (accepted at j of those accepted at j - 1), or of the share of all drafted
 tokens where only that is known; counts have 1/2 added (Haldane, Annals of Human Genetics 20, 1956). Their covariance adds up
 
-- the spread between prompts, in the walk and in the engine: sums of a prompt's residuals over the denominator, the linearisation of a
+- the spread between prompts, in the walk and in the engine: sums of a prompt's residuals over the denominator, the
+linearisation of a
   ratio of sums (Cochran, Sampling Techniques, 3rd edition, 1977, section 6.3), and at the least the binomial variance;
-- unless the engine's traffic is a sample of the same kinds of prompts, the spread between kinds: an engine may serve one kind alone;
+- unless the engine's traffic is a sample of the same kinds of prompts, the spread between kinds: an engine may serve
+one kind alone;
 - a practical size, below which two implementations of the same thing may differ.
 
 Where the engine serves the very same prompts, prompts cancel: what is left is the share of rounds that another order of summation
@@ -149,7 +151,8 @@ def distance_over_same_prompts(engine: Figures, low: Figures, high: Figures, cha
 
 
 def between_kinds(walk: Figures, kinds: Sequence[str]) -> Floats:
-    """Covariance of the logits between kinds of prompts, beyond what their own few prompts explain; zeros with fewer than 3 kinds."""
+    """Covariance of the logits between kinds of prompts, beyond what their own few prompts explain; zeros with fewer
+    than 3 kinds."""
     names = np.array(kinds)
     groups = [np.flatnonzero(names == name) for name in dict.fromkeys(kinds)]
     groups = [group for group in groups if len(group) >= _SMALLEST_KIND]

@@ -7,12 +7,14 @@ Names as of SGLang 0.5 (`_calculate_spec_decoding_metrics`), vLLM 0.32 (`--per-r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from driftscope.files.json import check_parts
 from driftscope.from_engines.counters.model import Counters, CountersError, Engine, counted, from_histogram, whole
 
+_START = re.compile(r"\s*(\{|\[\s*[\[{\]])")
 _DEEPEST = 12
 _STEPS = ("spec_verify_ct",)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
@@ -24,8 +26,8 @@ _BONUS = "accepted drafts are counted without the bonus token"
 
 
 def looks_like(text: str) -> bool:
-    """Whether this is JSON."""
-    return text.lstrip()[:1] in ("{", "[")
+    """Whether this is JSON; lines of a log can begin with a bracket too."""
+    return _START.match(text) is not None
 
 
 def read(where: str, text: str) -> Counters:
@@ -129,7 +131,9 @@ def _listed(where: str, value: Any) -> list[Any]:
     elif isinstance(value, dict) and all(str(key).isdigit() and int(key) <= 64 for key in value):
         filled = [value.get(str(place), 0) for place in range(max(map(int, value), default=0) + 1)]
     else:
-        raise CountersError(f"{where}: a histogram of accepted tokens is {type(value).__name__}, expected counts by length")
+        raise CountersError(
+            f"{where}: a histogram of accepted tokens is {type(value).__name__}, expected counts by length"
+        )
     return [whole(where, f"rounds with {place} accepted tokens", part) for place, part in enumerate(filled)]
 
 
@@ -163,5 +167,3 @@ def _values(where: str, text: str) -> list[Any]:
             return [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as problem:
             raise CountersError(f"{where}: neither JSON nor JSON lines ({problem}); cut off?") from problem
-
-

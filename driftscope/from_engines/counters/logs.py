@@ -45,7 +45,9 @@ def _vllm(where: str, lines: list[str]) -> Counters:
             raise CountersError(f"{where}: a line of SpecDecoding metrics is cut off ({line[-60:]!r})")
         shares = [_float(where, "an acceptance rate", word) for word in part["shares"].split(", ")]
         if positions and len(shares) != len(positions):
-            raise CountersError(f"{where}: lines of {len(positions)} and of {len(shares)} positions: two servers in one log")
+            raise CountersError(
+                f"{where}: lines of {len(positions)} and of {len(shares)} positions: two servers in one log"
+            )
         here = _float(where, "Drafted", part["drafted"]) / len(shares)
         positions = positions or [0.0] * len(shares)
         # Printed with three digits.

@@ -126,7 +126,8 @@ def counted(
     taken = sum(positions or ()) if accepted is None else whole(where, "accepted tokens", accepted, rounding=rounding)
     if positions is not None and abs(taken - sum(positions)) > max(0.0, rounding * len(positions)):
         raise CountersError(
-            f"{where}: {taken} accepted tokens, but the positions add up to {sum(positions)}; the file is of two scrapes, or cut off"
+            f"{where}: {taken} accepted tokens, but the positions add up to {sum(positions)}; the file is of"
+            f" two scrapes, or cut off"
         )
     size = len(positions) if positions is not None else tokens
     notes = [*notes]
@@ -140,7 +141,9 @@ def counted(
             )
         if seen < size * total * (1 - 1e-3):
             short = size * total - seen
-            notes.append(f"{short:,} of {size * total:,} draft tokens were not drafted: some drafts were shorter than {size}")
+            notes.append(
+                f"{short:,} of {size * total:,} draft tokens were not drafted: some drafts were shorter than {size}"
+            )
     if taken > size * total:
         raise CountersError(f"{where}: {taken} accepted tokens in {total} drafts of {size}")
     return Counters(engine, source, total, size, taken, positions, bonus, requests, generated, rounding, tuple(notes))

@@ -100,7 +100,9 @@ def sglang(where: str, found: Scrape, drafts: int | None, tokens: int | None) ->
     """The gauges of an SGLang server, which come without a count: `drafts` has to be given."""
     lengths, rates = found.gauges["sglang:spec_accept_length"], found.gauges["sglang:spec_accept_rate"]
     if not lengths or max(lengths) == 0:
-        raise CountersError(f"{where}: sglang:spec_accept_length is missing or 0: nothing was drafted since the last report")
+        raise CountersError(
+            f"{where}: sglang:spec_accept_length is missing or 0: nothing was drafted since the last report"
+        )
     if drafts is None:
         raise CountersError(
             f"{where}: sglang:spec_accept_length is a mean without its count: say with --drafts how many verify steps it is over,"
