@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,9 +41,11 @@ def compare_engine(
     report = progress or NullProgress()
     traffic = traffic or Traffic()
     near_ties = near_tie_share(opened)
-    traffic = Traffic(traffic.same_prompts, traffic.alike, traffic.max_tokens, near_ties)
+    traffic = replace(traffic, changed=near_ties)
     horizon = int(opened.info.settings.get("horizon") or 16)
     depth = min(counters.tokens, horizon)
+    if traffic.same_prompts:
+        counters, traffic = _checked(opened, counters, traffic)
     if not walk:
         return diagnose(counters, [Reading(DECLARED, walks=walk_of(opened))], traffic)
     if opened.info.checkpoint.switches.get("layer_form") == "dflash":
@@ -51,6 +54,27 @@ def compare_engine(
     from driftscope.serving.readings import readings
 
     return diagnose(counters, readings(opened, depth, places=places, progress=report), traffic)
+
+
+def _checked(run: Run, counters: Counters, traffic: Traffic) -> tuple[Counters, Traffic]:
+    """Counters and traffic of the very prompts: as many answers as the run has prompts, and where they were cut off.
+
+    Raises RunError where the server answered others, or some of them twice.
+    """
+    lengths = [prompt.text_length - prompt.prompt_length for prompt in run.info.prompts]
+    if counters.requests is not None and counters.requests != len(lengths):
+        raise RunError(
+            f"--same-prompts: the server has answered {counters.requests} requests, the run has {len(lengths)} prompts:"
+            " serve each of them once, and take off what was served before (--before)"
+        )
+    if traffic.max_tokens is not None or counters.generated is None:
+        return counters, traffic
+    limit = next((m for m in range(1, max(lengths) + 1) if sum(min(n, m) for n in lengths) >= counters.generated), None)
+    held = sum(min(length, limit or max(lengths)) for length in lengths)
+    if held == counters.generated:
+        return counters, replace(traffic, max_tokens=limit)
+    note = f"the answers have {counters.generated:,} tokens, the run's texts {sum(lengths):,}: not the same texts throughout"
+    return replace(counters, notes=(*counters.notes, note)), traffic
 
 
 def near_tie_share(run: Run) -> float:

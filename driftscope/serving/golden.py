@@ -46,8 +46,6 @@ class Golden:
     sha256: str
     target: str
     fingerprint: str
-    dtype: str
-    max_new_tokens: int
     walks: Walks
 
 
@@ -141,11 +139,10 @@ def read_golden(file: str | Path) -> Golden:
             for p in content["prompts"]
         )
         walks = Walks(int(content["depth"]), parts)
-        checkpoint, target, settings = content["checkpoint"], content["target"], content["settings"]
+        checkpoint, target = content["checkpoint"], content["target"]
         golden = Golden(
-            str(checkpoint["path"]), str(checkpoint["sha256"]), str(target["name"]), str(target["fingerprint"]),
-            str(settings["dtype"]), int(settings["max_new_tokens"]), walks,
-        )  # fmt: skip
+            str(checkpoint["path"]), str(checkpoint["sha256"]), str(target["name"]), str(target["fingerprint"]), walks
+        )
         stated = content["acceptance"]
         if not parts or not 1 <= walks.depth <= 35 or any((p.accepted > walks.depth).any() for p in parts):
             raise ValueError(f"no prompts, or more than {walks.depth} tokens accepted")
@@ -153,7 +150,7 @@ def read_golden(file: str | Path) -> Golden:
             if not _same(stated[k], figures_at(walks, k)):
                 raise GoldenError(
                     f"{path}: its figures at K = {k} are not those of its digits: it was changed by hand or is"
-                    f" cut off; write it anew"
+                    " cut off; write it anew"
                 )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = " ".join(str(error).split())

@@ -21,7 +21,9 @@ def headline(found: Diagnosis) -> str:
     if found.outcome == "same":
         return f"the engine serves what the walk serves ({seen} against {walked}; p {found.p:.2f})"
     if found.outcome == "cannot tell":
-        return f"too little to tell ({seen} against {walked}): {_missing(found)}"
+        return (
+            f"no difference seen ({seen} against {walked}; p {found.p:.2f}), but too little to tell: {_missing(found)}"
+        )
     word = "less" if found.outcome == "less" else "more"
     start = (
         "the engine accepts" if found.position in (None, 1) else f"from position {found.position} on the engine accepts"
@@ -133,10 +135,12 @@ def spelled(shares: Sequence[float]) -> str:
 
 def _missing(found: Diagnosis) -> str:
     if found.more_drafts is not None:
-        return f"{found.more_drafts:,} more drafts would"
+        return f"a tenth of the length could be lost unseen, {found.more_drafts:,} more drafts would show it"
     if found.traffic.same_prompts:
-        return "the run has too few prompts for it; probe and serve more"
-    return "no number of drafts would, the run's own prompts differ too much from each other"
+        return "a tenth of the length could be lost unseen, the run has too few prompts; probe and serve more"
+    return (
+        "a tenth of the length could be lost unseen, with any number of drafts: the run's own prompts differ too much"
+    )
 
 
 def _p(value: float) -> str:

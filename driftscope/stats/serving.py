@@ -134,11 +134,14 @@ def traffic_covariance(
     return covariance if alike else covariance + between_kinds(walk, kinds)
 
 
-def distance_over_same_prompts(engine: Figures, low: Figures, high: Figures, changed: float) -> Distance:
+def distance_over_same_prompts(
+    engine: Figures, low: Figures, high: Figures, changed: float, rounding: float = 0.0
+) -> Distance:
     """An engine that answered the very prompts of the walk, once each.
 
     low, high: figures [figure] of the least and the most that it can have counted (`Walks.bounds`); within them nothing differs.
     changed: share of the rounds that another order of summation may change, e.g. through near ties; at least CHANGED.
+    rounding: by how much a count of the engine may be off.
     """
     ends = np.sort(np.stack([low.logit, high.logit]), 0)
     nearest = np.clip(engine.logit, ends[0], ends[1])
@@ -146,7 +149,7 @@ def distance_over_same_prompts(engine: Figures, low: Figures, high: Figures, cha
     variance = 2 * max(changed, CHANGED) * np.maximum(low.binomial, engine.binomial)
     # A single round more or less is no difference.
     share = (low.share + high.share) / 2
-    step = 1 / np.maximum(low.reached * share * (1 - share), 0.5)
+    step = (1 + rounding) / np.maximum(low.reached * share * (1 - share), 0.5)
     return Distance(engine.logit - nearest, np.diag(variance + step**2))
 
 

@@ -54,15 +54,15 @@ def counters(served: Walks, *, k: int | None = None, tokens: int | None = None) 
     )
 
 
-def readings(seed: int = 0) -> list[Reading]:
+def readings(seed: int = 0, prompts: int = 24) -> list[Reading]:
     """The declared one, and three others over the same texts; the last one changes nothing."""
 
     def other(switch: str, alternative: str, chances: Sequence[float], add: int) -> Reading:
-        made = walks(chances, seed=seed + add)
+        made = walks(chances, seed=seed + add, prompts=prompts)
         return Reading(f"{switch}: {alternative}", switch, "declared", alternative, "DS201", walks=made)
 
     return [
-        Reading(DECLARED, walks=walks(SOUND, seed=seed)),
+        Reading(DECLARED, walks=walks(SOUND, seed=seed, prompts=prompts)),
         other("carry", "pre", WRONG_CARRY, 1),
         other("aux_boundaries", "3, 16, 28 (all +1)", WRONG_LAYERS, 2),
         other("rms_norm_eps", "1e-05", SOUND, 0),

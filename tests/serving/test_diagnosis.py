@@ -64,7 +64,7 @@ def test_a_sound_engine_is_not_accused(traffic: Traffic, seed: int) -> None:
 
 
 def test_a_sound_engine_with_enough_drafts_serves_what_the_walk_serves() -> None:
-    found = diagnose(counters(walks(SOUND, prompts=96, seed=50)), readings(), Traffic(alike=True))
+    found = diagnose(counters(walks(SOUND, prompts=300, seed=50)), readings(prompts=160), Traffic(alike=True))
     assert found.outcome == "same"
     assert found.exit_code == 0
     assert "serves what the walk serves" in headline(found)

@@ -127,7 +127,7 @@ def counted(
     if positions is not None and abs(taken - sum(positions)) > max(0.0, rounding * len(positions)):
         raise CountersError(
             f"{where}: {taken} accepted tokens, but the positions add up to {sum(positions)}; the file is of"
-            f" two scrapes, or cut off"
+            " two scrapes, or cut off"
         )
     size = len(positions) if positions is not None else tokens
     notes = [*notes]
