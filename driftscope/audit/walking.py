@@ -1,6 +1,7 @@
 """The served walk of a setting: what every anchor of a few texts accepts, as an engine would that reads the checkpoint so.
 
-A drafted chain whose tokens so far equal the text's *is* the text-fed chain, so step k needs to run only for the anchors whose steps
+A drafted chain whose tokens so far equal the text's *is* the text-fed chain, so step k needs to run only for the
+anchors whose steps
 before it were all accepted: most of the steps of a chain are never run.
 """
 
@@ -64,7 +65,7 @@ class Walker(Runner):
             if not wanted & set(batch.prompts.tolist()):
                 continue
             embedded = self.material.embedded(changed, batch).clamp(min=0)
-            first = self._first_of(setting, index) if shared else self._first(drafter, changed, batch, embedded)
+            first = self._first_of(setting, index) if shared else self._first(drafter, changed, index, embedded, None)
             accepted = self._accepted(drafter, changed, batch, embedded, *first)
             for row, prompt in enumerate(batch.prompts.tolist()):
                 record = self.material.captures[prompt]
@@ -80,7 +81,8 @@ class Walker(Runner):
         if index not in kept:
             batch = self.material.batches[index]
             drafter = self._drafter(setting, keep=True)
-            kept[index] = self._first(drafter, setting, batch, self.material.embedded(setting, batch).clamp(min=0))
+            embedded = self.material.embedded(setting, batch).clamp(min=0)
+            kept[index] = self._first(drafter, setting, index, embedded, None)
         return kept[index]
 
     def _accepted(
@@ -118,7 +120,7 @@ def _narrowed(
     """Everything for the living anchors alone, as many columns as the prompt with most of them has."""
     prompts, count = alive.shape
     kept = int(alive.sum(1).max())
-    chosen = (~alive).long().argsort(1, stable=True)[:, :kept]
+    chosen = (~alive).long().argsort(dim=1, stable=True)[:, :kept]
 
     def of(part: Tensor) -> Tensor:
         index = chosen.view(prompts, kept, *[1] * (part.ndim - 2)).expand(-1, -1, *part.shape[2:])

@@ -1,4 +1,4 @@
-"""Coded findings: DS1xx drift, DS2xx a checkpoint that is not run as trained, DS3xx notes on the data."""
+"""Coded findings: DS1xx drift, DS2xx a checkpoint that is not run as trained, DS3xx notes on the data, DS4xx an engine."""
 
 from driftscope.findings.evaluate import assess, evaluate, save
 from driftscope.findings.model import Assessment, Definition, Evidence, Finding, NotMeasured, exit_code

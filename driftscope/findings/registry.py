@@ -1,4 +1,4 @@
-"""Every code by name: those of drift and data, and those of the checkpoint from the audit."""
+"""Every code by name: those of drift and data, of the checkpoint from the audit, and of an engine from its counters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from driftscope.errors import DriftscopeError
 from driftscope.findings.checkpoint_codes import CODES as CHECKPOINT_CODES
 from driftscope.findings.codes import CODES
+from driftscope.findings.engine_codes import CODES as ENGINE_CODES
 from driftscope.findings.model import Definition
 
 
@@ -18,7 +19,7 @@ class UnknownCodeError(DriftscopeError):
 @cache
 def definitions() -> dict[str, Definition]:
     """Code -> definition, in the order of the codes."""
-    return {code.code: code for code in sorted((*CODES, *CHECKPOINT_CODES), key=lambda code: code.code)}
+    return {code.code: code for code in sorted((*CODES, *CHECKPOINT_CODES, *ENGINE_CODES), key=lambda code: code.code)}
 
 
 def definition(code: str) -> Definition:

@@ -11,7 +11,7 @@ import numpy as np
 
 from driftscope.errors import RunError
 from driftscope.from_engines.counters.model import Counters
-from driftscope.serving.readings import Reading
+from driftscope.serving.reading import Reading
 from driftscope.stats.intervals import MIN_DENOMINATOR
 from driftscope.stats.serving import (
     Distance,
@@ -172,7 +172,7 @@ def _measurable(engine: Figures) -> int:
 def _distance(walks: Walks, engine: Figures, k: int, traffic: Traffic, counters: Counters, size: int) -> Distance:
     if traffic.same_prompts:
         low, high = (Figures.of(part.sum(0), engine.by_position) for part in walks.bounds(k, traffic.max_tokens))
-        return distance_over_same_prompts(engine, low.first(size), high.first(size), traffic.changed)
+        return distance_over_same_prompts(engine, low.first(size), high.first(size), traffic.changed, counters.rounding)
     walk = Figures.of(walks.counts(k), engine.by_position).first(size)
     kinds = [prompt.category for prompt in walks.prompts]
     return distance_over_traffic(engine, walk, kinds, requests=counters.requests, alike=traffic.alike)

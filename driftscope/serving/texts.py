@@ -1,4 +1,5 @@
-"""The pair and the very texts of a run, taken up again: to walk them under readings of the checkpoint that the run did not measure."""
+"""The pair and the very texts of a run, taken up again: to walk them under readings of the checkpoint that the run
+did not measure."""
 
 from __future__ import annotations
 
