@@ -21,6 +21,10 @@ KINDS = {
         "`driftscope audit` finds these; exit code 1. [How the audit decides](audit.md).",
     ),
     "note": ("Notes on the data (DS3xx)", "Nothing is wrong with the drafter; the exit code stays 0."),
+    "engine": (
+        "An engine that does not serve what the walk serves (DS4xx)",
+        "`driftscope engine` finds these in what a server counts; exit code 1. [From an engine's counters](counters.md).",
+    ),
 }
 
 
@@ -72,6 +76,8 @@ def _finding(code: Definition) -> str:
         parts += ["**What to try.**", _bullets(code.advice)]
     if code.kind == "checkpoint":
         parts.append("**Measured by** `driftscope audit CHECKPOINT`.")
+    elif code.kind == "engine":
+        parts.append("**Measured by** `driftscope engine RUN --metrics FILE`.")
     elif code.probes:
         parts.append(f"**Measured by** `driftscope probe CHECKPOINT --probes {','.join(code.probes)}`.")
     if code.sources:

@@ -96,6 +96,14 @@ RECORD = Record(
             "cost_paths",
             table=_layout("path", "+.3f"),
         ),
+        Caption(
+            "cost-steps",
+            "Where chains end, step by step",
+            "Of the chains that are alive at a step, which part is accepted, and for which reason the others end there. Drift can "
+            "only be the reason from step 2 on: step 1 is made from real features. Few chains are alive at deep steps.",
+            "cost_steps",
+            table=Layout(("step", "part"), "unit", form=".1%"),
+        ),
     ),
     page="overview",
 )

@@ -24,6 +24,7 @@ ORDER = (
     # A failing assertion shows the table of steps.
     ("integrations", "asserts"),
     ("show",),
+    ("serving",),
     ("audit", "compare"),
     ("findings",),
     ("measuring",),

@@ -125,7 +125,7 @@ def _findings(part: RunPart) -> None:
 
 def _finding(finding: Finding) -> None:
     with st.container(border=True, key=f"card-{finding.code}"):
-        colour = {"drift": "orange", "checkpoint": "red", "note": "gray"}[finding.kind]
+        colour = {"drift": "orange", "checkpoint": "red", "note": "gray", "engine": "violet"}[finding.kind]
         since = f", from step {finding.step}" if finding.step else ""
         st.markdown(
             f":{colour}-badge[{finding.code}] **{escaped(finding.title)}**{since}  \n{escaped(finding.statement)}"

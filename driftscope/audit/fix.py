@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from driftscope.audit.canonical import canonical
-from driftscope.audit.hypotheses import Hypothesis, spelled, switch_value
+from driftscope.audit.hypotheses import Hypothesis
 from driftscope.audit.setting import Setting
+from driftscope.audit.spelled import spelled, switch_value
 from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.engines import engine_readings

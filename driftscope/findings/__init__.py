@@ -1,6 +1,6 @@
-"""Coded findings: DS1xx drift, DS2xx a checkpoint that is not run as trained, DS3xx notes on the data."""
+"""Coded findings: DS1xx drift, DS2xx a checkpoint that is not run as trained, DS3xx notes on the data, DS4xx an engine."""
 
-from driftscope.findings import checkpoint_codes, rules  # noqa: F401 (they register what they declare)
+from driftscope.findings import checkpoint_codes, engine_codes, rules  # noqa: F401 (they register what they declare)
 from driftscope.findings.evaluate import assess, evaluate, save
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import (

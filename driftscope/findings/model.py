@@ -11,8 +11,8 @@ from typing import Any, Literal
 from driftscope.findings.cost import DriftCost
 from driftscope.stats.intervals import Interval
 
-Kind = Literal["drift", "checkpoint", "note"]
-_KINDS: dict[str, Kind] = {"1": "drift", "2": "checkpoint", "3": "note"}
+Kind = Literal["drift", "checkpoint", "note", "engine"]
+_KINDS: dict[str, Kind] = {"1": "drift", "2": "checkpoint", "3": "note", "4": "engine"}
 
 
 @dataclass(frozen=True)
@@ -191,11 +191,11 @@ class Assessment:
 
 
 def kind_of(code: str) -> Kind:
-    """`drift` of DS1xx, `checkpoint` of DS2xx, `note` of DS3xx."""
+    """`drift` of DS1xx, `checkpoint` of DS2xx, `note` of DS3xx, `engine` of DS4xx."""
     return _KINDS[code[2]]
 
 
 def exit_code(findings: Sequence[Finding | Mapping[str, Any]]) -> int:
-    """1 with a DS1xx or DS2xx finding, else 0. `Assessment.exit_code` also knows whether enough was measured."""
+    """1 with a finding that is no note, else 0. `Assessment.exit_code` also knows whether enough was measured."""
     kinds = (part.kind if isinstance(part, Finding) else part.get("kind", kind_of(part["code"])) for part in findings)
     return int(any(kind != "note" for kind in kinds))

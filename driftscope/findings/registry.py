@@ -1,8 +1,9 @@
-"""Every finding by its code: those of `driftscope.findings.rules`, those of the audit, and those that others register."""
+"""Every finding by its code: those of `driftscope.findings.rules`, of the audit and of engines, and those that others register."""
 
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from importlib.metadata import entry_points
 
@@ -27,9 +28,9 @@ def register(*findings: Coded) -> None:
         if code in _coded or taken:
             what = f"threshold {taken[0]}" if taken else f"code {code}"
             raise DriftscopeError(f"there is a {what} already; rename yours")
-        if not (code[:2] == "DS" and code[2:3] in ("1", "2", "3") and code[2:].isdigit()):
+        if not re.fullmatch(r"DS[1-4]\d\d", code):
             raise DriftscopeError(
-                f"code {code}: expected DS1xx (drift), DS2xx (checkpoint) or DS3xx (note), such as DS190"
+                f"code {code}: expected DS1xx (drift), DS2xx (checkpoint), DS3xx (note) or DS4xx (engine)"
             )
         _coded[code] = coded
 

@@ -90,6 +90,11 @@ def resolve_aux(board: Switchboard) -> None:
     if aux is None:
         board.put("aux_boundaries", None, "default", "2, n//2, n-3 of the target's n layers")
         board.put("aux_ids", None, "default")
+        if count == 3 and board.user("aux_boundaries") is None:
+            board.warnings.append(
+                "the aux layers are not recorded: boundaries 2, n//2, n-3 of the target's n layers assumed, the published"
+                " default (--aux for others)"
+            )
     else:
         boundaries, reading = to_boundaries(aux, layers)
         board.put("aux_boundaries", boundaries, "config", f"{aux.key} = {list(aux.ids)}: {reading}")

@@ -15,6 +15,7 @@ CHARTS: dict[str, Drawing] = {
         clean.overview,
         conditions.cost,
         conditions.cost_paths,
+        conditions.cost_steps,
         clean.norms,
         clean.growth,
         clean.sites,

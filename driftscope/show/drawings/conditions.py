@@ -16,7 +16,7 @@ from driftscope.show.charts import pin as pin_charts
 from driftscope.show.charts import template as template_charts
 from driftscope.show.charts.figures import figures as draw_figures
 from driftscope.show.drawings.view import Shown, View
-from driftscope.show.frames.cost import budget, paths
+from driftscope.show.frames.cost import budget, ends, paths
 from driftscope.show.frames.measured import probe_rows
 from driftscope.show.frames.probes import collapses, half_points
 
@@ -39,6 +39,13 @@ def cost_paths(view: View) -> Shown:
     frame = paths(view.runs)
     rows = frame.assign(path=frame["path"].map(cost_charts.PATHS), unit="tokens per anchor")
     return Shown(rows, lambda: cost_charts.paths(frame))
+
+
+def cost_steps(view: View) -> Shown:
+    """Of the chains alive at a step, those accepted, and why the others end."""
+    frame = ends(view.runs)
+    rows = frame.assign(part=frame["part"].map(cost_charts.PARTS), unit="share of living chains")
+    return Shown(rows, lambda: cost_charts.ends(frame))
 
 
 def noise(view: View, quantity: str = "anchor_mean_kept") -> Shown:
