@@ -98,7 +98,7 @@ def judged(found: Diagnosis, case: Mapping[str, Any], lost: float) -> str:
         # No reading of the drafter is wrong: that something differs is the whole answer.
         return "right" if found.named is None else "wrong: another switch"
     if found.named is not None and found.named.reading.switch == case["switch"]:
-        whole = found.named.reading.alternative.startswith(case["alternative"])
+        whole = any(part.reading.alternative.startswith(case["alternative"]) for part in found.tied)
         return "right" if whole else "right switch, another value"
     if any(part.reading.switch == case["switch"] for part in found.tied):
         return "among ties"
