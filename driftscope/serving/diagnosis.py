@@ -29,6 +29,8 @@ ALPHA = 0.01
 """Chance of calling a sound engine wrong, and p below which a reading is excluded."""
 TIED = log(20)
 """Readings whose likelihood is within a factor of 20 of the best one are not told apart."""
+FITS = 0.05
+"""p from which on a reading fits well enough to be named: the right one may not be among them."""
 LOSS = 0.1
 """Share of the accepted length that must not be lost unseen."""
 _SHIFTED = 2.0
@@ -99,7 +101,13 @@ class Diagnosis:
     def named(self) -> Ranked | None:
         """The reading that the counters name: the likeliest, where all that tie with it change the same switch."""
         switches = {part.reading.switch for part in self.tied}
-        return self.tied[0] if len(switches) == 1 else None
+        fits = bool(self.tied) and (self.tied[0].p or 0.0) >= FITS
+        return self.tied[0] if fits and len(switches) == 1 else None
+
+    @property
+    def to_the_digit(self) -> tuple[Ranked, ...]:
+        """Of the very prompts: other readings that predict every single counter, where the declared one does not."""
+        return () if self.exact else tuple(part for part in self.ranked if part.exact)
 
     @property
     def exit_code(self) -> int:
