@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,18 +16,13 @@ from driftscope.audit.setting import Setting
 from driftscope.captures.capture import Capture
 from driftscope.chain.drafter_inputs import drafter_text
 from driftscope.chain.pair import Pair
-from driftscope.errors import CheckpointError, DriftscopeError, RunError
-from driftscope.files.json import json_object
+from driftscope.errors import CheckpointError, DriftscopeError
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
-from driftscope.serving.reading import DECLARED, KV, Reading, from_content, to_content, write_json
-from driftscope.serving.texts import Places, pair_of, texts_of
+from driftscope.serving.places import Places
+from driftscope.serving.reading import DECLARED, KV, Reading, held_readings, keep_readings
+from driftscope.serving.texts import pair_of, texts_of
 from driftscope.stats.walks import PromptWalk, Walks
-
-_SCHEMA = 2
-"""Raise it when there are further readings: walks of those that were kept stay."""
-_FILE = "readings.json"
-_LARGEST = 64 * 2**20
 
 
 def readings(
@@ -40,18 +33,11 @@ def readings(
     depth: drafted tokens of a round. Walks that the run folder holds are taken from there. Raises a DriftscopeError where the pair
     cannot be loaded, or is of a kind that is not audited.
     """
-    key = {
-        "checkpoint": run.info.checkpoint.sha256,
-        "target": run.info.target.fingerprint,
-        "prompts": len(run.info.prompts),
-    }
-    file = run.folder / "engine" / _FILE
-    held, whole = _held(file, key, depth)
+    held, whole = held_readings(run, depth)
     if whole:
         return held
     made = _walked(run, depth, places or Places(), progress, anchors, {part.name: part for part in held})
-    with suppress(OSError):
-        _keep(file, key, made)
+    keep_readings(run, made)
     return made
 
 
@@ -129,20 +115,3 @@ def _reading(walker: Any, setting: Setting, hypothesis: Hypothesis) -> Reading:
         return replace(about, walks=walker.walk(setting, hypothesis))
     except (CheckpointError, DriftscopeError) as error:
         return replace(about, reason=str(error))
-
-
-def _held(file: Path, key: dict[str, Any], depth: int) -> tuple[list[Reading], bool]:
-    """What an earlier call kept of the same, and whether that is all; nothing where it is of something else or damaged."""
-    try:
-        content = json_object(file, RunError, limit=_LARGEST)
-        found = from_content(content)
-        # A fault that leaves holes behind a round is walked for one number of drafted tokens.
-        if content["of"] != key or content["depth"] != depth or found[0].name != DECLARED:
-            return [], False
-        return found, content["schema"] == _SCHEMA
-    except (OSError, RunError, KeyError, TypeError, ValueError, IndexError):
-        return [], False
-
-
-def _keep(file: Path, key: dict[str, Any], made: Sequence[Reading]) -> None:
-    write_json(file, {"schema": _SCHEMA, "of": key, **to_content(made)})
