@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from driftscope.show.gallery.picture import Picture, View
 from driftscope.show.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
 from driftscope.show.report.content import RunPart, comparison_of, comparison_pictures, run_parts
 
+_ONE_HOT = 0.2
+"""Nats below which attention has in effect one key."""
 Onsets = tuple[tuple[tuple[str, Any, Any, Any], ...], ...]
 """Per run its onsets: key, onset, and the ends of its spread."""
 
@@ -183,12 +186,22 @@ def attention(runs: Runs, feed: str, split: bool, found: Onsets) -> list[Drawn]:
             Drawn.chart(
                 "entropy",
                 "Entropy of attention",
-                "In nats, mean over layers and heads.",
+                f"In nats, mean over layers and heads; 0 is one key that gets everything. {_spread_words(steps)}",
                 attention_charts.entropy(steps),
                 figures_table(steps[steps["quantity"] == "entropy"], ["step"]),
             )
         )
     return shown
+
+
+def _spread_words(steps: pd.DataFrame) -> str:
+    """How many keys share the attention, by the entropy of the last step."""
+    rows = steps[(steps["quantity"] == "entropy") & steps["mean"].notna()]
+    if rows.empty:
+        return ""
+    value = float(rows.sort_values("step")["mean"].iloc[-1])
+    keys = f"as over {math.exp(value):.1f} equally strong keys at the last step"
+    return f"It is {keys}: nearly all on one key." if value < _ONE_HOT else f"It is spread {keys}."
 
 
 def ranking(runs: Runs, bucket: str, feed: str) -> pd.DataFrame:
@@ -205,8 +218,9 @@ def head_grid(runs: Runs, bucket: str, feed: str) -> list[Drawn]:
     return [
         Drawn.chart(
             "heads",
-            "Heads, strongest drift first",
-            "Excess by head and step; right: at the last step with its 95% interval. p on hover is adjusted for having looked"
+            "Heads, largest change first",
+            "Excess by head and step, sorted by size: above 0 the part gains attention, below it"
+            " loses; right: at the last step with its 95% interval. p on hover is adjusted for having looked"
             " at every head.",
             attention_charts.heads(cells, ranked),
             ranking_table(ranked),
