@@ -9,8 +9,8 @@ from typing import Any
 from driftscope.app.severity import Severity
 from driftscope.app.square import Square
 from driftscope.show.cost import WHY
-from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.show.run_marks import Mark
+from driftscope.show.tables import NOT_MEASURED, interval_text
 
 _ACCEPTED = "#0072B2"
 _PATHS = {

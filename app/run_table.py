@@ -17,7 +17,7 @@ from driftscope.app.severity import severity
 from driftscope.app.shell import entry_target, measured, messages, plain
 from driftscope.findings.verdict import ONSETS
 from driftscope.findings.words import spread_text
-from driftscope.show.gallery.tables import NOT_MEASURED
+from driftscope.show.tables import NOT_MEASURED
 
 _SECONDS = 0.3
 """How long one pass may work on lines that the table lacks."""

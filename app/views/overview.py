@@ -20,8 +20,8 @@ from driftscope.app.square import corners, square
 from driftscope.findings import Finding
 from driftscope.findings.causes import UNTESTED
 from driftscope.findings.verdict import Reading, bounds, figure
-from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.show.report.content import RunPart, evidence_text
+from driftscope.show.tables import NOT_MEASURED, interval_text
 
 _FIGURES = (
     ("carry growth", ("growth",), "x", ".2f", "RMS of the carried state over its own step 1, geometric mean"),
@@ -112,10 +112,13 @@ def _run(entry: Entry) -> None:
     marks = onsets_of([entry])
     left, right = st.columns([5, 2], gap="medium")
     with left:
-        for draw in (figures.costs, figures.overview):
-            with messages(draw.__name__):
-                for item in computed(draw, [entry], marks):
-                    card(item)
+        # A damaged shard takes away its own card only.
+        with messages("cost"):
+            for item in computed(figures.probe, [entry], "cost", marks):
+                card(item)
+        with messages("overview"):
+            for item in computed(figures.overview, [entry], marks):
+                card(item)
     with right, messages("figures of a step"):
         _step(entry, part)
     _findings(part)
@@ -165,7 +168,7 @@ def _findings(part: RunPart) -> None:
 
 def _finding(finding: Finding) -> None:
     with st.container(border=True, key=f"card-{finding.code}"):
-        colour = {"drift": "orange", "checkpoint": "red", "note": "gray"}[finding.kind]
+        colour = {"drift": "orange", "checkpoint": "red", "note": "gray", "engine": "violet"}[finding.kind]
         since = f", from step {finding.step}" if finding.step else ""
         st.markdown(
             f":{colour}-badge[{finding.code}] **{escaped(finding.title)}**{since}  \n{prose(finding.statement)}"

@@ -119,12 +119,12 @@ def prepare(
     early: Sequence[int] = range(len(kept))
     if len(kept) >= 2 * FIRST:
         early = torch.linspace(0, len(kept) - 1, FIRST).round().long().tolist()
-    first, rest = (_groups([i for i in range(len(kept)) if (i in early) is taken], rows) for taken in (True, False))
+    first, rest = (grouped([i for i in range(len(kept)) if (i in early) is taken], rows) for taken in (True, False))
     batches = [_batch(target, group, [kept[i] for i in group], place) for group in (*first, *rest)]
     return Material(tuple(capture for capture, _ in kept), tuple(batches), torch.device(place), len(first))
 
 
-def _groups(prompts: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
+def grouped(prompts: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
     """Prompts of like length together, as many as a batch holds."""
     groups: list[list[int]] = []
     for index in sorted(prompts, key=rows.__getitem__):

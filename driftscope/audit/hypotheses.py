@@ -248,7 +248,7 @@ def _norms(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     eagle3 = config.layer_form == "eagle3"
     no_norm = "the first layer has no norm for the state"
     other = "normed" if config.residual == "raw" else "raw"
-    yield _plain(s, code, "residual", other, ruled_out="" if eagle3 else no_norm)
+    yield _plain(s, code, "residual", other, reach="chain", ruled_out="" if eagle3 else no_norm)
     yield _plain(s, code, "double_norm", not config.double_norm, ruled_out="" if eagle3 else no_norm)
     if config.state_norm and eagle3:
         yield _plain(s, code, "state_norm", False)
@@ -307,7 +307,9 @@ def _positions(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     yield from _shown(s, "feature_shift", "row i reads position i{}", "feature_shift", (0, -1, -2))
     yield from _shown(s, "token_shift", "row i embeds token i{}", "token_shift", (0, -1), away=1)
     yield from _shown(s, "prediction_lag", "row i predicts token i{}", "lag", (0, -2, -1, 1, 2), away=2, reach="labels")
-    yield from _shown(s, "chain_position", "step 1 of anchor t stands at t{}", "chain_shift", (0, -2, -1, 1, 2))
+    yield from _shown(
+        s, "chain_position", "step 1 of anchor t stands at t{}", "chain_shift", (0, -2, -1, 1, 2), reach="chain"
+    )
 
 
 def _shown(
@@ -338,7 +340,8 @@ def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
             reason = "the layer's other sizes settle it"
         changes = {"head_dim": size, "num_heads": int(heads), "num_kv_heads": int(kv_heads)}
         yield Hypothesis("head_dim", str(config.head_dim), str(size), code, changes, ruled_out=reason)
-    yield _plain(s, code, "hidden_act", _GELU if config.hidden_act in ("silu", "swish") else "silu")
+    act = _GELU if config.hidden_act in ("silu", "swish") else "silu"
+    yield _plain(s, code, "hidden_act", act, reach="chain")
     for switch in ("fc_bias", "attention_bias", "output_bias", "mlp_bias"):
         if getattr(config, switch):
             yield _plain(s, code, switch, False)
@@ -356,7 +359,7 @@ def _kept_rows(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     code = "DS210"
     for other in ("kept", "round", "step"):
         if other != s.config.draft_kv:
-            yield _plain(s, code, "draft_kv", other, word=_KEPT[other])
+            yield _plain(s, code, "draft_kv", other, word=_KEPT[other], reach="chain")
     if s.lens.own_rows and s.config.draft_kv == "kept":
         word = "rows of earlier steps dropped, those of the text kept"
         yield Hypothesis("draft_kv", "kept", word, code, lens={"own_rows": False}, reach="later")

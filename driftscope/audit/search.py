@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from driftscope.audit.batches import Batch, Material
-from driftscope.audit.score import Rows, Runner, chain_rows, step_one_loss, text_rows, window
+from driftscope.audit.score import Rows, Runner, chain_rows, fused, step_one_loss, text_rows, window
 from driftscope.audit.setting import Setting
 from driftscope.drafter import Drafter
 from driftscope.drafter.layer import AttentionLayer
@@ -66,7 +66,7 @@ def _sweep(
     for batch in runner.material.batches:
         features = runner.material.features(setting, batch, runner.dtype)
         embedded = runner.material.embedded(setting, batch)
-        rows = text_rows(drafter, features, embedded[:, 1 : batch.rows + 1])
+        rows = text_rows(drafter, fused(drafter, features), embedded[:, 1 : batch.rows + 1])
         states = _states(runner.material, setting, batch, num_layers, runner.dtype)
         for candidate in candidates:
             read = torch.cat([states[b] for b in candidate], -1)

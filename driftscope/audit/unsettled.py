@@ -18,12 +18,12 @@ _MORE = {
 def unsettled(checkpoint: Checkpoint, rows: Sequence[Row]) -> tuple[str, ...]:
     """One line for every switch that no file says and of which another value does as well, with what settles it.
 
-    rows: of an audit. Trainers that write a config without rope_theta do train with 10000, so that is settled where there is
-    a config; a scaling is not, for it is left out as often as it is meant.
+    rows: of the round that changed nothing more. Trainers that write a config without rope_theta do train with 10000, so that
+    is settled where there is a config; a scaling is not, for it is left out as often as it is meant.
     """
     lines = []
     for switch in dict.fromkeys(row.switch for row in rows):
-        alike = [row for row in rows if (row.round, row.switch, row.status) == (1, switch, "indistinguishable")]
+        alike = [row for row in rows if (row.switch, row.status) == (switch, "indistinguishable")]
         alike = [row for row in alike if _plausible(row)]
         if alike and _silent(checkpoint, switch):
             lines.append(_line(switch, alike))

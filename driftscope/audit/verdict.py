@@ -74,7 +74,8 @@ def conclude(
         faults=tuple(faults),
         static=tuple(static),
         hints=tuple(hint for hint in hints if hint not in weighty),
-        unsettled=unsettled(pair.checkpoint, rows),
+        # Beside a setting that lost, what does as well as it says nothing.
+        unsettled=unsettled(pair.checkpoint, rounds[-1].rows) if rounds[-1].winner is None else (),
         warnings=pair.warnings,
         seconds=seconds,
         declared_setting=declared,
