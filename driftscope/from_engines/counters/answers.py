@@ -7,12 +7,14 @@ Names as of SGLang 0.5 (`_calculate_spec_decoding_metrics`), vLLM 0.32 (`--per-r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from driftscope.files.json import check_parts
 from driftscope.from_engines.counters.model import Counters, CountersError, Engine, counted, from_histogram, whole
 
+_START = re.compile(r"\s*(\{|\[\s*[\[{\]])")
 _DEEPEST = 12
 _STEPS = ("spec_verify_ct",)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
@@ -24,8 +26,8 @@ _BONUS = "accepted drafts are counted without the bonus token"
 
 
 def looks_like(text: str) -> bool:
-    """Whether this is JSON."""
-    return text.lstrip()[:1] in ("{", "[")
+    """Whether this is JSON; lines of a log can begin with a bracket too."""
+    return _START.match(text) is not None
 
 
 def read(where: str, text: str) -> Counters:

@@ -126,7 +126,8 @@ def counted(
     taken = sum(positions or ()) if accepted is None else whole(where, "accepted tokens", accepted, rounding=rounding)
     if positions is not None and abs(taken - sum(positions)) > max(0.0, rounding * len(positions)):
         raise CountersError(
-            f"{where}: {taken} accepted tokens, but the positions add up to {sum(positions)}; the file is of two scrapes, or cut off"
+            f"{where}: {taken} accepted tokens, but the positions add up to {sum(positions)}; the file is of"
+            " two scrapes, or cut off"
         )
     size = len(positions) if positions is not None else tokens
     notes = [*notes]
