@@ -8,7 +8,7 @@ import typer
 
 from driftscope._version import __version__
 from driftscope.commands import app as dashboard
-from driftscope.commands import audit, cache, capture, compare, explain, inspect, probe, probes, report, show
+from driftscope.commands import audit, cache, capture, compare, explain, inspect, plan, probe, probes, report, show
 from driftscope.commands.guard import Debug, GuardedGroup
 
 HELP = """Tells why a speculative-decoding drafter goes wrong, and from which step on.
@@ -20,6 +20,7 @@ HELP = """Tells why a speculative-decoding drafter goes wrong, and from which st
 [cyan]driftscope audit path/to/drafter[/cyan]   is it run as it was trained?
 [cyan]driftscope show runs/drafter[/cyan]   print a run again
 [cyan]driftscope compare runs/one runs/other[/cyan]   what differs between drafters
+[cyan]driftscope plan runs/drafter --measure[/cyan]   how many tokens to draft, and whether to
 [cyan]driftscope report runs/drafter[/cyan]   every chart in one HTML file
 [cyan]driftscope app[/cyan]   all of it in a browser, down to the single token
 [cyan]driftscope explain DS101[/cyan]   what a finding means"""
@@ -56,6 +57,7 @@ app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("show")(show.show)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
+app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("app", epilog=dashboard.EXAMPLES)(dashboard.app)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)

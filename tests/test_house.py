@@ -24,7 +24,7 @@ ORDER = (
     # A failing assertion shows the table of steps.
     ("integrations", "asserts"),
     ("show",),
-    ("audit", "compare"),
+    ("audit", "compare", "planning"),
     ("findings",),
     ("figures",),
     ("measuring",),
