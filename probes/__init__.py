@@ -13,7 +13,20 @@ from driftscope.probes.base import ConditionProbe, Probe, Variant
 __all__ = ["DEFAULT", "ConditionProbe", "Probe", "Variant", "available", "chosen"]
 
 GROUP = "driftscope.probes"
-SHIPPED = ("norms", "attention", "acceptance", "cost", "noise", "pin", "depth", "layers", "template", "length")
+SHIPPED = (
+    "norms",
+    "attention",
+    "acceptance",
+    "cost",
+    "noise",
+    "pin",
+    "depth",
+    "layers",
+    "template",
+    "length",
+    "trees",
+    "rules",
+)
 DEFAULT = ("norms", "attention", "acceptance", "cost", "noise")
 
 

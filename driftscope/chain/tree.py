@@ -124,7 +124,7 @@ def grow(drafter: Drafter, inputs: ChainInputs, shape: TreeShape) -> Trees:
     level_of = torch.arange(1, len(made) + 1, device=device).repeat_interleave(sizes)
     if static is None:
         # Candidates lie level by level: where a child is as likely as its parent, a stable sort keeps the parent first.
-        order = score.sort(-1, descending=True, stable=True).indices
+        order = torch.sort(score, dim=-1, descending=True, stable=True).indices
     else:
         order = torch.tensor(static.order, device=device).expand(count, -1)
     return Trees(tokens, parent, level_of, score, order)

@@ -15,9 +15,10 @@ Path = tuple[int, ...]
 class TreeShape:
     """A tree of drafted tokens behind the last known one, which is its root and no node.
 
-    Dynamic (EAGLE-2): at every step the `topk` likeliest nodes of the newest level are expanded, each to its `topk` likeliest tokens,
-    and of all candidates the `nodes` likeliest are verified; a node is as likely as the product of the drafter's probabilities on its
-    path. Source: Li et al., EAGLE-2 (2024), section 4. Static: the nodes are ranks fixed beforehand, whatever the drafter says.
+    Dynamic (EAGLE-2): at every step the `topk` likeliest nodes of the newest level are expanded, each to its `topk` likeliest
+    tokens, and of all candidates the `nodes` likeliest are verified; a node is as likely as the product of the drafter's
+    probabilities on its path. Source: Li et al., EAGLE-2 (2024), section 4. Static: the nodes are ranks fixed beforehand,
+    whatever the drafter says.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +32,7 @@ With a drafter step that costs a tenth of a forward of the target:
 Is the prediction right? A real greedy loop over 4 prompts of the run, beside it:
 [cyan]driftscope plan runs/eagle3 --measure --batches 1 --serve 4[/cyan]"""
 
-COSTS = "Costs, one of them"
+COSTS = "Costs, one of them at most"
 
 
 def plan(
@@ -85,16 +86,18 @@ def plan(
     trust_remote_code: options.TrustRemoteCode = False,
     debug: Debug = False,
 ) -> None:
-    """Plan how many tokens to draft: speed-up per K and batch size, best K, break-even.
+    """Plan what to serve: how many tokens to draft, chain or tree, on which traffic.
 
-    The run's chains tell what an engine would serve for every K, and a model of costs how long it takes. Beside the best K: the bound
-    of an oracle that chooses K each round, what an early stop on the drafter's probability would give, how well that is calibrated,
-    and the flags for vLLM and SGLang. Costs are times of whole passes, so that speed-ups are ratios; queueing is not in them.
+    The run's chains tell what an engine would serve for every K, and a model of costs how long it takes. Beside the best K: the
+    bound of an oracle that chooses K each round, what an early stop on the drafter's probability would give, how well that is
+    calibrated, and the flags for vLLM and SGLang. Costs are times of whole passes, so that speed-ups are ratios; queueing is not
+    in them.
     """
+    from driftscope.errors import DriftscopeError
     from driftscope.planning.costs import write_costs
     from driftscope.planning.plan import plan as plan_run
     from driftscope.planning.rounds import read_drafts
-    from driftscope.planning.sources import CostRequest, costs_for, load_run_pair
+    from driftscope.planning.sources import CostRequest, costs_for, load_run_pair, measured_nodes
     from driftscope.progress import stderr_progress
     from driftscope.runs.run import Run
 
@@ -109,11 +112,16 @@ def plan(
             progress.message(f"loading {run.info.checkpoint.path}")
             return load_run_pair(run, target, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
 
+        request = replace(request, nodes=measured_nodes(run))
         model = costs_for(run, request, drafts.depth, pair, progress.message)
-        if save_costs is not None:
+        if model is None and (save_costs is not None or serve):
+            raise DriftscopeError(
+                "--save-costs and --serve need costs: --measure, --costs FILE, --roofline NAME or --ratio R"
+            )
+        if save_costs is not None and model is not None:
             write_costs(save_costs, model)
         found: dict[str, Any] = plan_run(run, model, max_k)
-        if serve:
+        if serve and model is not None:
             from driftscope.planning.proof import proof, run_texts
 
             found["proof"] = proof(pair(), run_texts(run, drafts, serve), drafts, model, tell=progress.message)

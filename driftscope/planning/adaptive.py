@@ -33,8 +33,8 @@ def oracle(drafts: Drafts, costs: CostModel, cost: BatchCost, *, resamples: int 
 def best_choice(drafts: Drafts, seconds: Floats) -> Int[NDArray[np.int64], " chain"]:
     """The K of every anchor, no more than it accepts, that spends the least time a token over the whole walk.
 
-    seconds: of a round that drafts 0, 1, .. tokens. The least ratio of time to tokens is found as that rate at which time minus rate
-    times tokens can just be made 0. Source: Dinkelbach, On Nonlinear Fractional Programming (1967).
+    seconds: of a round that drafts 0, 1, .. tokens. The least ratio of time to tokens is that rate at which time minus rate times
+    tokens can just be made 0. Source: Dinkelbach, On Nonlinear Fractional Programming (1967).
     """
     rate = float(seconds[0])
     choice = np.zeros(len(drafts.length), dtype=np.int64)
@@ -65,8 +65,8 @@ def early_stop(
     drafts: Drafts, costs: CostModel, cost: BatchCost, *, resamples: int = stats.RESAMPLES
 ) -> list[dict[str, Any]]:
     """For each threshold, drafting up to the depth but no further than the first token with a probability below it, which is
-    verified too: `speed_up` and the mean number of `drafted` tokens a round. Empty where no probabilities were stored, or the drafter
-    makes all steps in one pass and so has nothing to stop."""
+    verified too: `speed_up` and the mean number of `drafted` tokens a round. Empty where no probabilities were stored, or the
+    drafter makes all steps in one pass and so has nothing to stop."""
     if costs.one_pass or not np.isfinite(drafts.confidence).all():
         return []
     seconds = _rounds(drafts, costs, cost)

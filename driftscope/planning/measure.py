@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from driftscope.chain.chain import ChainInputs, Text
 from driftscope.chain.pair import Pair
 from driftscope.chain.prefix import prefix_pass
 from driftscope.drafter.onednn import packed_products
+from driftscope.planning.clock import clock
 from driftscope.planning.costs import BatchCost, CostModel
 from driftscope.planning.kv import CachedTarget
 
@@ -40,10 +40,11 @@ def measure_costs(
 ) -> CostModel:
     """The median of `repeats` timings of every size, after one to warm up.
 
-    The target runs with a KV cache of `context` tokens and makes logits for every row, as verification needs them. Drafter steps run
-    over as many chains as the batch has requests; those share one prefix here, whose keys an engine would read once a request.
+    The target runs with a KV cache of `context` tokens and makes logits for every row, as verification needs them. Drafter steps
+    run over as many chains as the batch has requests; those share one prefix here, whose keys an engine would read once a request.
     """
     device = pair.drafter.device
+    now, read = clock(device)
     costs = []
     with packed_products(pair.target.model):
         cached = CachedTarget(pair.target)
@@ -53,11 +54,11 @@ def measure_costs(
             if tell is not None:
                 tell(f"timing batch {batch}")
             own = cached.copies(batch)
-            target = {rows: _median(partial(_verify, own, batch, rows), repeats, device) for rows in sizes.rows}
+            target = {rows: _median(partial(_verify, own, batch, rows), repeats, now) for rows in sizes.rows}
             draft = drafter_run(pair, batch, sizes.context, sizes.depth)
             steps = sizes.depth if pair.config.carries else 1
-            costs.append(BatchCost(batch, _median(draft, repeats, device) / steps, target))
-    told = f"measured on {device} in {str(pair.target.dtype).removeprefix('torch.')}, {sizes.context} tokens of context"
+            costs.append(BatchCost(batch, _median(draft, repeats, now) / steps, target))
+    told = f"measured on {device} in {str(pair.target.dtype).removeprefix('torch.')}, {sizes.context} tokens of context, in {read}"
     about = {"context": sizes.context, "repeats": repeats, "threads": torch.get_num_threads()}
     return CostModel("measured", told, tuple(costs), not pair.config.carries, about)
 
@@ -97,14 +98,12 @@ def _verify(cached: CachedTarget, batch: int, rows: int) -> None:
     cached.drop(rows)
 
 
-def _median(work: Callable[[], Any], repeats: int, device: torch.device) -> float:
+def _median(work: Callable[[], Any], repeats: int, now: Callable[[], float]) -> float:
     taken: list[float] = []
     for _ in range(repeats + 1):
-        begun = time.perf_counter()
+        begun = now()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        taken.append(time.perf_counter() - begun)
+        taken.append(now() - begun)
     return statistics.median(taken[1:])
 
 

@@ -58,8 +58,8 @@ def proof(
     tell: Callable[[str], None] | None = None,
     resamples: int = stats.RESAMPLES,
 ) -> list[dict[str, Any]]:
-    """For K = 1 .. depth, over `texts`: `measured` and `predicted` speed-up, the accepted tokens a round of the loop (`accepted`) and
-    of the run's walk (`served`), and how many texts came out `identical` to plain decoding: near ties of the target can differ.
+    """For K = 1 .. depth, over `texts`: `measured` and `predicted` speed-up, the accepted tokens a round of the loop (`accepted`)
+    and of the run's walk (`served`), and how many texts came out `identical` to plain decoding: near ties of the target can differ.
 
     The loop runs at batch 1. Plain decoding and every K take turns on each text, so that a machine that slows down slows all.
     """

@@ -1,5 +1,6 @@
-"""Costs predicted from an accelerator's data sheet: a pass takes as long as reading its weights and keys, or computing its products,
-whichever is longer. A bound that no kernel beats: launches, communication and everything else that takes time are left out."""
+"""Costs predicted from an accelerator's data sheet: a pass takes as long as reading its weights and keys, or computing its
+products, whichever is longer. A bound that no kernel beats: launches, communication and everything else that takes time are left
+out."""
 
 from __future__ import annotations
 

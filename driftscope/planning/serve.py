@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from driftscope.chain.pair import Pair
 from driftscope.drafter.argmax import largest
 from driftscope.drafter.attention import Prefix, causal_attention
 from driftscope.errors import DriftscopeError
+from driftscope.planning.clock import clock
 from driftscope.planning.kv import CachedTarget
 
 
@@ -44,6 +44,7 @@ class Loop:
             raise DriftscopeError("--serve runs drafters that draft step by step; this one makes all steps in one pass")
         if any(window.fresh for window in self.drafter.windows):
             raise DriftscopeError("--serve runs drafters that keep their keys; this one starts every round without any")
+        self.now, self.read = clock(self.drafter.device)
         self.states: dict[int, Tensor] = {}
         """Boundary -> state of the latest forward; -1 is behind the final norm."""
 
@@ -94,10 +95,10 @@ class Loop:
         """`count` tokens, one forward each."""
         cached = CachedTarget(self.target)
         tokens = [int(self._next(prompt, cached)[-1])]
-        begun = time.perf_counter()
+        begun = self.now()
         while len(tokens) < count:
             tokens.append(int(self._next(tokens[-1:], cached)[-1]))
-        return Served(tokens, time.perf_counter() - begun, count - 1)
+        return Served(tokens, self.now() - begun, count - 1)
 
     @torch.no_grad()
     def speculative(self, prompt: Sequence[int], count: int, drafted: int) -> Served:
@@ -107,7 +108,7 @@ class Loop:
         rows = _Rows(self.drafter, len(prompt) + count + 2 * drafted + 2)
         start = len(prompt)
         rows.real(self._features(), text[1:])
-        begun, rounds = time.perf_counter(), 0
+        begun, rounds = self.now(), 0
         while len(text) - start < count:
             draft = rows.draft(drafted)
             verified = self._next([text[-1], *draft], cached).tolist()
@@ -118,7 +119,7 @@ class Loop:
             rounds += 1
             if len(text) - start < count:
                 rows.real(self._features()[: accepted + 1], new)
-        return Served(text[start:], time.perf_counter() - begun, rounds)
+        return Served(text[start:], self.now() - begun, rounds)
 
 
 class _Rows:

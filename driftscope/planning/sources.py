@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftscope.errors import DriftscopeError
+from driftscope.figures.trees import CHAIN
 from driftscope.planning.costs import CostModel, batch_sizes, ratio_costs, read_costs
 from driftscope.planning.plan import drafts_in_one_pass
+from driftscope.runs.parameters import TREE, parameters_of
 
 if TYPE_CHECKING:
     from driftscope.chain.pair import Pair
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CostRequest:
-    """Exactly one of the four sources is asked for."""
+    """At most one of the four sources is asked for; without one nothing is said of time."""
 
     costs: Path | None = None
     ratio: float | None = None
@@ -29,11 +31,10 @@ class CostRequest:
     """Sizes of trees whose verification is to be costed too."""
 
     def check(self) -> CostRequest:
-        """Itself. DriftscopeError where not exactly one source is asked for."""
+        """Itself. DriftscopeError where more than one source is asked for."""
         asked = [self.costs is not None, self.ratio is not None, self.roofline is not None, self.measure]
-        if sum(asked) != 1:
-            what = "only one of" if sum(asked) else "where costs come from:"
-            raise DriftscopeError(f"say {what} --measure, --costs FILE, --roofline ACCELERATOR, --ratio R")
+        if sum(asked) > 1:
+            raise DriftscopeError("say where costs come from once: --measure, --costs, --roofline or --ratio")
         return self
 
 
@@ -55,8 +56,8 @@ def costs_for(
     depth: int,
     pair: Callable[[], Pair],
     tell: Callable[[str], None] | None = None,
-) -> CostModel:
-    """The model that is asked for, for chains of up to `depth` tokens. `pair` loads the run's, where it must run."""
+) -> CostModel | None:
+    """The model that is asked for, if any, for chains of up to `depth` tokens. `pair` loads the run's, where it must run."""
     from driftscope.planning.roofline import drafter_size, roofline, target_size, usual_context
 
     one_pass = drafts_in_one_pass(run)
@@ -64,6 +65,8 @@ def costs_for(
         return read_costs(request.costs, one_pass)
     if request.ratio is not None:
         return ratio_costs(request.ratio, depth, one_pass)
+    if not request.measure and request.roofline is None:
+        return None
     from driftscope.planning.measure import Sizes, measure_costs, rows_needed
 
     sizes, rows = batch_sizes(request.batches), rows_needed(depth, request.nodes)
@@ -82,3 +85,12 @@ def costs_for(
     fitted = fit_to_target(opened.config, config.get_text_config(decoder=True))
     assert request.roofline is not None
     return roofline(request.roofline, target_size(config), drafter_size(fitted), sizes, rows, context, one_pass)
+
+
+def measured_nodes(run: RunFolder) -> tuple[int, ...]:
+    """Sizes of the trees that a run holds."""
+    if "trees" not in run.probes:
+        return ()
+    variants = run.table("variants", "trees")
+    shapes = parameters_of(variants[variants["variant"] != CHAIN], TREE)
+    return tuple(sorted({int(shape["nodes"]) for shape in shapes.values()}))

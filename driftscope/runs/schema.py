@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from driftscope.chain.patches import REASONS
+from driftscope.chain.verification_rules import RULES as RULE_NAMES
 from driftscope.errors import RunError
 from driftscope.files.fields import Audit, Count, Finding, Origin, Provenance, Settings, Size, Switches, Trust
 
@@ -347,9 +348,51 @@ REJECTIONS = Table(
         Column("tie", BOOL, "a known end of the patched chains differs by a tie within rounding"),
     ),
 )
+TREES = Table(
+    "trees",
+    (
+        Column("variant", STRING, "tree/ and the name of the tree; its shape is in the variant's parameters"),
+        _PROMPT,
+        Column("anchor", INT32, "position t at which the tree starts", least=0),
+        _STEP,
+        Column("loop", BOOL, "as in the table anchors: not in default figures"),
+        _optional(
+            "nodes",
+            INT32,
+            "fewest nodes with which the text's token of this step is accepted; null where none are enough",
+        ),
+    ),
+)
+RULES = Table(
+    "rules",
+    (
+        Column("variant", STRING, "rules/ and the sampling of target and draft, which are in its parameters"),
+        Column(
+            "text",
+            STRING,
+            "whose text the chains are fed: the target's greedy one, or one sampled so",
+            values=("greedy", "sampled"),
+        ),
+        _PROMPT,
+        _STEP,
+        Column("rule", STRING, values=RULE_NAMES),
+        Column("anchors", INT32, "outside loops: the denominator of the sums", least=0),
+        _optional(
+            "acceptance", SUM, "sum of the chance that this step's token is accepted, earlier ones being the text's"
+        ),
+        _optional(
+            "joint",
+            SUM,
+            "sum of estimates of the chance that this and all earlier ones are; sampled texts, and greedy rule",
+        ),
+    ),
+)
 TABLES = {
     table.name: table
-    for table in (ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS, TOKENS, ATTENDED, REJECTIONS)
+    for table in (
+        *(ANCHORS, HEADS, STEPS, LAYERS, AUX, SIMILARITY, VARIANTS, CONDITIONS, TOKENS, ATTENDED, REJECTIONS),
+        *(TREES, RULES),
+    )
 }
 
 
