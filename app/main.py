@@ -15,6 +15,7 @@ SECTIONS: dict[str, list[tuple[str, str, str]]] = {
         ("noise", "Noise", "graphic_eq"),
         ("acceptance", "Acceptance", "check_circle"),
         ("robustness", "Robustness", "shield"),
+        ("probes", "Other probes", "science"),
         ("compare", "Compare", "compare_arrows"),
         ("tokens", "Tokens", "notes"),
     ],

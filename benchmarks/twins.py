@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from driftscope.audit.canonical import canonical
+from driftscope.audit.setting import Lens, Setting
 from driftscope.checkpoints.config import DrafterConfig
 
 Break = Callable[[DrafterConfig, dict[str, Tensor], Tensor], tuple[Mapping[str, Any], Mapping[str, Tensor]]]
@@ -25,6 +27,8 @@ class Twin:
     alternative: str
     break_: Break
     needs: Mapping[str, Any] = field(default_factory=dict)
+    lens: Mapping[str, Any] = field(default_factory=dict)
+    """How the text is shown otherwise than in training, where no switch and no tensor says so."""
 
 
 def _scale(rope_theta: float) -> float:
@@ -102,6 +106,23 @@ def _interleaved(config: DrafterConfig, weights: dict[str, Tensor], head: Tensor
     return {}, changed
 
 
+def _one_norm(config: DrafterConfig, weights: dict[str, Tensor], head: Tensor) -> Any:
+    """One norm over all aux features, with the weights of the norms of each where it has them."""
+    wide = config.num_aux * config.target_hidden_size
+    norms = [weights[f"fc_norm.{i}.weight"] for i in range(config.num_aux)] if config.fc_norm else []
+    return {"fc_norm": False, "input_norm": True}, {
+        "input_norm.weight": torch.cat(norms) if norms else torch.ones(wide)
+    }
+
+
+def _scaled(config: DrafterConfig, weights: dict[str, Tensor], head: Tensor) -> Any:
+    return {"rope.scaling": {"rope_type": "linear", "factor": 4.0}}, {}
+
+
+def _nothing(config: DrafterConfig, weights: dict[str, Tensor], head: Tensor) -> Any:
+    return {}, {}
+
+
 TWINS = (
     Twin("carry", "DS201", "carry", "", _carry),
     Twin("aux +1", "DS202", "aux_boundaries", "", _shift(1)),
@@ -123,6 +144,19 @@ TWINS = (
     Twin("position", "DS208", "position_increment", "1", lambda c, w, h: ({"position_increment": 2}, {})),
     Twin("draft rows", "DS210", "draft_kv", "kept", lambda c, w, h: ({"draft_kv": "round"}, {})),
     Twin("state first", "DS209", "embed_first", "state first", lambda c, w, h: ({}, _qkv(w, _swap_columns))),
+    Twin("final norm", "DS205", "final_norm", "on", lambda c, w, h: ({"final_norm": False}, {}), {"final_norm": True}),
+    Twin(
+        "double norm", "DS205", "double_norm", "off", lambda c, w, h: ({"double_norm": True}, {}), {"double_norm": False}
+    ),
+    Twin("single norm", "DS205", "norms before fc", "", _one_norm, {"input_norm": False}),
+    Twin("rope scaling", "DS204", "rope.scaling", "off", _scaled),
+    Twin("token lag", "DS208", "token_shift", "row i embeds token i+1", _nothing, lens={"token_shift": -1}),
+    Twin("feature lag", "DS208", "feature_shift", "row i reads position i", _nothing, lens={"feature_shift": -1}),
+    Twin("prediction lag", "DS208", "prediction_lag", "row i predicts token i+2", _nothing, lens={"lag": 1}),
+    *(
+        Twin(f"chain {by:+d}", "DS208", "chain_position", "step 1 of anchor t stands at t", _nothing, lens={"chain_shift": by})
+        for by in (-2, -1, 1, 2)
+    ),
 )  # fmt: skip
 BY_NAME = {twin.name: twin for twin in TWINS}
 PAIRS = (("aux +1", "carry"), ("d2t of another run", "aux order"))
@@ -142,6 +176,36 @@ def broken(
         config = config.replace("user", name, **switches) if switches else config
         tensors |= changed
     return config, tensors
+
+
+def shown(names: tuple[str, ...]) -> Lens:
+    """How the text is shown with all these faults."""
+    lens = Lens()
+    for name in names:
+        lens = replace(lens, **BY_NAME[name].lens)
+    return lens
+
+
+def mended(found: Setting, sound: Setting) -> bool:
+    """Whether a setting is the sound one: the same switches, lens and tensors once both are in the published form.
+
+    Tensors within the rounding of bfloat16, ids exactly. Tensors that the sound one does not have do not count: they are
+    switched off, or the switches differ.
+    """
+    ours, theirs = canonical(found), canonical(sound)
+    if ours.config.switches() != theirs.config.switches() or found.lens != sound.lens:
+        return False
+    return all(_same(ours.weights.get(name), tensor) for name, tensor in theirs.weights.items())
+
+
+def _same(ours: Tensor | None, theirs: Tensor) -> bool:
+    if ours is None or ours.shape != theirs.shape:
+        return False
+    if not theirs.is_floating_point():
+        return torch.equal(ours.cpu(), theirs.cpu())
+    return torch.allclose(
+        ours.float().cpu(), theirs.float().cpu(), rtol=2**-7, atol=2**-7 * float(theirs.float().abs().max())
+    )
 
 
 def weak(weights: Mapping[str, Tensor], share: float, seed: int = 0) -> dict[str, Tensor]:

@@ -10,7 +10,8 @@ from driftscope.findings import Definition, definitions
 from driftscope.findings import thresholds as limits
 from driftscope.probes import DEFAULT, SHIPPED, Probe, available
 from driftscope.probes.options import option_fields
-from driftscope.runs.schema import TABLES, Column
+from driftscope.runs.schema import Column
+from driftscope.runs.schema import tables as all_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {
@@ -20,6 +21,10 @@ KINDS = {
         "`driftscope audit` finds these; exit code 1. [How the audit decides](audit.md).",
     ),
     "note": ("Notes on the data (DS3xx)", "Nothing is wrong with the drafter; the exit code stays 0."),
+    "engine": (
+        "An engine that does not serve what the walk serves (DS4xx)",
+        "`driftscope engine` finds these in what a server counts; exit code 1. [From an engine's counters](counters.md).",
+    ),
 }
 
 
@@ -71,6 +76,8 @@ def _finding(code: Definition) -> str:
         parts += ["**What to try.**", _bullets(code.advice)]
     if code.kind == "checkpoint":
         parts.append("**Measured by** `driftscope audit CHECKPOINT`.")
+    elif code.kind == "engine":
+        parts.append("**Measured by** `driftscope engine RUN --metrics FILE`.")
     elif code.probes:
         parts.append(f"**Measured by** `driftscope probe CHECKPOINT --probes {','.join(code.probes)}`.")
     if code.sources:
@@ -144,7 +151,7 @@ def tables_page() -> str:
         " embeddings). An empty value was not measured. A column with braces is a family: `rms/{site}` is there once per"
         " site.",
     ]
-    for table in TABLES.values():
+    for table in all_tables().values():
         rows = "\n".join(_column(column) for column in table.columns)
         parts += [f"## {table.name}", f"| column | type | meaning |\n|---|---|---|\n{rows}"]
     return "\n\n".join(parts) + "\n"

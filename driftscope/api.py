@@ -18,11 +18,12 @@ from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import Pair, as_dtype, load_pair
 from driftscope.chain.prompt_chains import Settings
 from driftscope.errors import DriftscopeError, PromptError
+from driftscope.figures.running_cost import RunningCost
 from driftscope.from_engines.formats import Ids, Last
 from driftscope.measuring.captured_texts import about as about_captures
 from driftscope.measuring.captured_texts import captured_sinks, captured_sources, check_probes, ends_of
 from driftscope.measuring.estimate import estimate, told
-from driftscope.measuring.measure import Bench, Prepared, choose_sinks, run_probes, take_captures
+from driftscope.measuring.measure import Bench, Prepared, choose_sinks, in_random_order, run_probes, take_captures
 from driftscope.measuring.ray import check_installed, job_of, run_on_ray
 from driftscope.measuring.request import ProbeRequest
 from driftscope.measuring.start import start_run
@@ -174,6 +175,7 @@ def probe(
     drafter_device: str | None = None,
     deterministic: bool = False,
     audit: bool = True,
+    until: float | None = None,
 ) -> Run:
     """Probe a drafter checkpoint with its target and return the run.
 
@@ -183,6 +185,8 @@ def probe(
     `capture()`, whose texts are probed instead of prompts; of the target only embedding, final norm and head are loaded.
     device_map, drafter_device: as `load_pair` takes them. deterministic: only kernels whose results repeat bit for bit.
     audit: a short audit first (`driftscope.audit.short`), kept in the run with the finding that it makes.
+    until: stop as soon as the 95% interval of drift's cost is no wider than so many accepted tokens; prompts then come in a
+    random order that the seed fixes, and `resume` goes on.
     shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.measuring.ray`). Raises a DriftscopeError of one
     line for whatever the user can mend; what was measured until then stays in the run folder.
     """
@@ -213,6 +217,7 @@ def probe(
         drafter_device=drafter_device,
         deterministic=deterministic,
         audit=audit,
+        until=until,
     )
     return measure_request(request, progress)
 
@@ -277,6 +282,7 @@ def probe_pair(
     progress: ProgressReport | None = None,
     captured: CaptureFolder | None = None,
     audit: bool = True,
+    until: float | None = None,
 ) -> Run:
     """probe() for a pair that is loaded already. captured: texts to probe instead of prompts, of the pair's target."""
     request = ProbeRequest.of(
@@ -293,6 +299,7 @@ def probe_pair(
         cache_dir=cache_dir,
         seed=seed,
         audit=audit,
+        until=until,
     )
     return measure_pair(request, pair, progress or NullProgress(), captured)
 
@@ -341,8 +348,13 @@ def measure_pair(
         report.message(told(estimate(pair, new, settings, prompts=len(captures), max_new_tokens=bench.max_new_tokens)))
     if request.shards == "ray":
         run_on_ray(run, bench, prepared.sources, probes, job_of(request, pair), report)
-    else:
-        run_probes(run, bench, prepared.sources, probes, report)
+        return run
+    watch = RunningCost(asked.depth, request.until)
+    watch.go_on(run)
+    sources = prepared.sources if request.until is None else in_random_order(prepared.sources, asked.seed)
+    left = run_probes(run, bench, sources, probes, report, watch)
+    if request.until is not None:
+        report.message(watch.conclusion(left))
     return run
 
 

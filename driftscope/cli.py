@@ -8,7 +8,21 @@ import typer
 
 from driftscope._version import __version__
 from driftscope.commands import app as dashboard
-from driftscope.commands import audit, cache, capture, compare, explain, inspect, plan, probe, probes, report, show
+from driftscope.commands import (
+    audit,
+    cache,
+    capture,
+    card,
+    compare,
+    engine,
+    explain,
+    inspect,
+    plan,
+    probe,
+    probes,
+    report,
+    show,
+)
 from driftscope.commands.guard import Debug, GuardedGroup
 
 HELP = """Tells why a speculative-decoding drafter goes wrong, and from which step on.
@@ -21,6 +35,7 @@ HELP = """Tells why a speculative-decoding drafter goes wrong, and from which st
 [cyan]driftscope show runs/drafter[/cyan]   print a run again
 [cyan]driftscope compare runs/one runs/other[/cyan]   what differs between drafters
 [cyan]driftscope plan runs/drafter --measure[/cyan]   how many tokens to draft, and whether to
+[cyan]driftscope engine runs/drafter --metrics FILE[/cyan]   does a server run it so? from its counters
 [cyan]driftscope report runs/drafter[/cyan]   every chart in one HTML file
 [cyan]driftscope app[/cyan]   all of it in a browser, down to the single token
 [cyan]driftscope explain DS101[/cyan]   what a finding means"""
@@ -58,6 +73,8 @@ app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("show")(show.show)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("engine", epilog=engine.EXAMPLES)(engine.engine)
+app.command("card", epilog=card.EXAMPLES)(card.card)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("app", epilog=dashboard.EXAMPLES)(dashboard.app)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)

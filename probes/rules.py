@@ -18,15 +18,71 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from driftscope.chain.verification_rules import RULES as RULE_NAMES
 from driftscope.chain.verification_rules import SamplingPair, sampling_pair
 from driftscope.errors import DriftscopeError
+from driftscope.figures.rules import rule_figure_rows, rule_sentences, run_rules
 from driftscope.probes.base import Variant
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
+from driftscope.runs.columns import INT32, PROMPT, STEP, STRING, SUM, Column, Table, optional
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
+
+
+RULES = Table(
+    "rules",
+    (
+        Column("variant", STRING, "rules/ and the sampling of target and draft, which are in its parameters"),
+        Column(
+            "text",
+            STRING,
+            "what the chains are fed: the target's greedy text, or a sampled one",
+            values=("greedy", "sampled"),
+        ),
+        PROMPT,
+        STEP,
+        Column("rule", STRING, values=RULE_NAMES),
+        Column("anchors", INT32, "outside loops: the denominator of the sums", least=0),
+        optional("acceptance", SUM, "sum of the chance that this step's token is accepted after the text so far"),
+        optional(
+            "joint", SUM, "sum of estimates of the chance that this and all earlier ones are; null where none follows"
+        ),
+    ),
+)
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return run_rules(run)
+
+
+RECORD = Record(
+    tables=(RULES,),
+    figures=figures,
+    about={
+        "samplings": "by sampling of target and draft and by rule: acceptance per step on greedy and sampled texts, length",
+        "draft_temperature": "lossless acceptance by temperature of the draft alone, the best and its gain",
+    },
+    rows=rule_figure_rows,
+    axes=("sampling", "rule", "step", "quantity"),
+    table=Layout(("sampling",), "rule", form=".3f", where={"quantity": "length"}, counts=False),
+    sentences=rule_sentences,
+    heading="Rules: how many drafted tokens survive under each rule of verification?",
+    pictures=(
+        Caption(
+            "rules",
+            "Acceptance by rule of verification",
+            "Chance that a drafted token is accepted after the text so far, on greedy texts, and expected accepted tokens on texts"
+            f" that the target sampled so (greedy: on greedy ones); {INTERVALS}.",
+            table=Layout(("sampling", "rule", "step"), "quantity", form=".3f", counts=False),
+        ),
+    ),
+    page="acceptance",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +98,8 @@ class RulesProbe:
     """The first so many of each prompt."""
     sampled_tokens: int = 40
     """New tokens of every text that the target samples, one for each sampling of the target; 0 for none."""
+
+    record = RECORD
 
     def __post_init__(self) -> None:
         if (self.anchors != "all" and self.anchors < 1) or self.sampled_tokens < 0:

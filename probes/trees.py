@@ -16,15 +16,60 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from driftscope.chain.tree_shape import TreeShape, chain_shape, tree_shape
 from driftscope.errors import DriftscopeError
+from driftscope.figures.trees import run_trees, tree_figure_rows, tree_sentences
 from driftscope.probes.base import Variant
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
+from driftscope.runs.columns import BOOL, INT32, PROMPT, STEP, STRING, Column, Table, optional
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Settings, Subject
+    from driftscope.runs.folder import RunFolder
 
 CHAIN = "chain"
+TREES = Table(
+    "trees",
+    (
+        Column("variant", STRING, "tree/ and the name of the tree; its shape is in the variant's parameters"),
+        PROMPT,
+        Column("anchor", INT32, "position t at which the tree starts", least=0),
+        STEP,
+        Column("loop", BOOL, "as in the table anchors: not in default figures"),
+        optional("nodes", INT32, "fewest nodes with which the text's token is accepted; null where none are enough"),
+    ),
+)
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return run_trees(run)
+
+
+RECORD = Record(
+    tables=(TREES,),
+    figures=figures,
+    about={
+        "anchors": "anchors outside loops",
+        "chain": "the chain of as many tokens as `nodes`: accepted tokens without the bonus token",
+        "trees": "by tree: its shape, lengths, the chain of as many tokens, the paired gain; `budgets`: with fewer nodes",
+    },
+    rows=tree_figure_rows,
+    axes=("tree", "nodes", "quantity"),
+    table=Layout(("tree", "nodes"), "quantity", form=".3f", where={"whole": True}, counts=False),
+    sentences=tree_sentences,
+    heading="Trees: does a tree of drafted tokens beat a chain of as many?",
+    pictures=(
+        Caption(
+            "tree-budgets",
+            "Accepted tokens by number of nodes",
+            f"Served length of each tree when it holds only its likeliest nodes, beside the chain of as many tokens; {INTERVALS}.",
+            "trees",
+            table=Layout(("tree", "nodes"), "quantity", form=".3f", counts=False),
+        ),
+    ),
+    page="acceptance",
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +82,8 @@ class TreesProbe:
     trees: tuple[str, ...] = ("eagle", "sglang", "4-2-1")
     anchors: int | Literal["all"] = 16
     """The first so many of each prompt, so that rounds can be walked over them."""
-    needs_carry: bool = True
+    record = RECORD
+    needs_carry = True
 
     def __post_init__(self) -> None:
         if self.anchors != "all" and self.anchors < 1:

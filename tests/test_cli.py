@@ -131,6 +131,7 @@ def test_options_reach_the_library(api: FakeApi) -> None:
         "probe d --target t --prompts p.jsonl --max-new-tokens 64 --depth 4 --horizon 12 --anchors 32 --device cpu"
         " --dtype float32 --sink 0,1 --probes acceptance,norms -o runs/b --aux 2,15,27 --carry post --rope-theta 5e5"
         " --set residual=normed --set fc_norm=false --revision main --trust-remote-code --cache-dir c --seed 3"
+        " --until 0.05"
     )
     run(*arguments.split())
     assert callable(api.progress.stage)
@@ -160,6 +161,7 @@ def test_options_reach_the_library(api: FakeApi) -> None:
         "cache_dir": Path("c"),
         "seed": 3,
         "audit": True,
+        "until": 0.05,
         "shards": "local",
         "chat_template": None,
         "capture": None,

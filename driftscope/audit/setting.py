@@ -15,8 +15,13 @@ from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter, build_drafter
 from driftscope.errors import TargetError
 
-Reach = Literal["all", "later", "logits", "labels"]
-"""Where a change enters: everything is run anew; the steps from 2 on; the head only; only what is compared with."""
+Reach = Literal["all", "chain", "later", "logits", "labels"]
+"""Where a change enters: everything is run anew; the chains, not the keys and values that a single layer makes of the text;
+the steps from 2 on; the head only; only what is compared with."""
+_FUSED = (
+    "feature_source", "final_feature_normed", "aux_boundaries", "num_aux", "fc", "fc_bias", "fc_norm", "input_norm",
+    "layer_form", "norm_offset", "rms_norm_eps",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Lens:
     """Row i embeds token i + 1 + shift; negative only."""
     lag: int = 0
     """Row i is taken to predict token i + 2 + lag."""
+    chain_shift: int = 0
+    """A chain's rows stand so many positions from where they follow the rows of the text."""
     own_rows: bool = True
     """Whether a step sees the rows of the steps 2 .. k-1 before it."""
     last_after_norm: bool = False
@@ -49,6 +56,12 @@ class Setting:
         """A copy with these switches, tensors and parts of the lens."""
         config = self.config.replace("user", "audit", **changes) if changes else self.config
         return Setting(config, {**self.weights, **weights} if weights else self.weights, replace(self.lens, **lens))
+
+    def fused_by(self) -> tuple[Any, ...]:
+        """What the states that features are fused to depend on; tensors by identity."""
+        tensors = [(name, id(t)) for name, t in self.weights.items() if name.startswith(("fc", "input_norm"))]
+        lens = self.lens.feature_shift, self.lens.last_after_norm, self.lens.shuffle == "features"
+        return (*(getattr(self.config, switch) for switch in _FUSED), *tensors, *lens)
 
     def build(
         self, embedding: Tensor, head: Tensor, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32

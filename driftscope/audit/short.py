@@ -25,7 +25,9 @@ from driftscope.chain.pair import Pair
 from driftscope.errors import DriftscopeError
 from driftscope.findings.model import Finding
 
-SWITCHES = ("carry", "aux_boundaries", "rope.theta", "vocab_map", "residual", "norms before fc", "feature_source")
+SWITCHES = (
+    "carry", "aux_boundaries", "rope.theta", "rope.scaling", "vocab_map", "residual", "norms before fc", "feature_source",
+)  # fmt: skip
 """Where the faults of the field are."""
 MIN_PROMPTS = Limits().prompts
 _ANCHORS = 8
@@ -98,7 +100,9 @@ def short_audit(pair: Pair, captures: Sequence[Capture], *, limits: Limits | Non
     nothing = "the drafter does no better than its negative controls"
     if found.winner is None or found.winner_row is None:
         decided = all(control.beaten for control in found.controls)
-        open_ones = unsettled(pair.checkpoint, found.rows) if decided else ()
+        # Few texts settle little by themselves; what they cannot settle by their length is worth a line.
+        rope = [row for row in found.rows if row.switch.startswith("rope.")]
+        open_ones = unsettled(pair.checkpoint, rope) if decided else ()
         return replace(seen, warnings=open_ones, decided=decided, reason="" if decided else nothing)
     scores, _ = runner.run(found.winner.apply(setting), depth=1)
     # The winner, too, must do better than a drafter that knows nothing.
@@ -112,7 +116,7 @@ def short_audit(pair: Pair, captures: Sequence[Capture], *, limits: Limits | Non
     rise = row.agreement_later if later else row.agreement_first
     assert rise is not None
     text = (
-        f"{row.switch} may be wrong: with {row.alternative} instead of {row.declared} the drafter agrees with the target"
+        f"{row.switch} may be wrong: with {fault.named} instead of {row.declared} the drafter agrees with the target"
         f" {rise.mean:.0%} more often {'at steps 2 to 4' if later else 'at step 1'} ({row.code}"
         f"{'; ' + option if option else ''}; `driftscope audit` tells more)"
     )

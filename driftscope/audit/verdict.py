@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from driftscope.audit.batches import DEPTH, Material
 from driftscope.audit.controls import Control
 from driftscope.audit.decide import Limits
-from driftscope.audit.fix import advise
+from driftscope.audit.fix import advise, flag
 from driftscope.audit.report import Audit, Baseline, Fault, Outcome, Row
 from driftscope.audit.rounds import Round, conditional
 from driftscope.audit.score import Scores
@@ -73,7 +74,8 @@ def conclude(
         faults=tuple(faults),
         static=tuple(static),
         hints=tuple(hint for hint in hints if hint not in weighty),
-        unsettled=unsettled(pair.checkpoint, rows),
+        # Beside a setting that lost, what does as well as it says nothing.
+        unsettled=unsettled(pair.checkpoint, rounds[-1].rows) if rounds[-1].winner is None else (),
         warnings=pair.warnings,
         seconds=seconds,
         declared_setting=declared,
@@ -96,10 +98,14 @@ def faults_of(pair: Pair, rounds: Sequence[Round]) -> list[Fault]:
             title=TITLES[hypothesis.code],
             statement=_statement(row, item.scores),
             evidence=_evidence(row, limits_of=hypothesis.reach == "later"),
-            advice=tuple(_steps(advice)),
+            advice=tuple(_steps(advice, [words for h in item.choices[1:] if (words := flag(h))])),
             step=2 if row.signature == "steps 2 on" else 1,
         )
-        faults.append(Fault(finding, row.round, row.switch, row.declared, row.alternative, advice))
+        fault = Fault(finding, row.round, row.switch, row.declared, row.alternative, advice, item.choices)
+        if len(item.choices) > 1:
+            also = f"; it may as well be another: {row.switch} is {fault.named}"
+            fault = replace(fault, finding=replace(finding, statement=finding.statement + also))
+        faults.append(fault)
     return faults
 
 
@@ -128,10 +134,14 @@ def _evidence(row: Row, *, limits_of: bool) -> tuple[Evidence, ...]:
     return tuple(found[2:] + found[:2] if limits_of else found)
 
 
-def _steps(advice: Any) -> list[str]:
+def _steps(advice: Any, others: Sequence[str]) -> list[str]:
     steps = []
     if advice.flag:
         steps.append(f"run it with {advice.flag}")
+    if others:
+        steps.append(
+            f"or as likely: {', '.join(others)}; longer and more prompts tell them apart, or the trainer's config"
+        )
     if advice.config:
         steps.append("config.json: " + ", ".join(f"{key} = {_json(value)}" for key, value in advice.config.items()))
     if advice.tensors:
@@ -147,9 +157,7 @@ def _json(value: Any) -> str:
 
 def _verdict(faults: Sequence[Fault], rows: Sequence[Row], scores: Scores) -> str:
     if faults:
-        named = "; then ".join(
-            f"{fault.switch} should be {fault.alternative}, not {fault.declared}" for fault in faults
-        )
+        named = "; then ".join(f"{fault.switch} should be {fault.named}, not {fault.declared}" for fault in faults)
         return f"The checkpoint is not run as it was trained: {named}."
     counts = {status: sum(row.status == status for row in rows) for status in ("worse", "indistinguishable")}
     sentence = (

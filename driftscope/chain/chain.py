@@ -44,13 +44,17 @@ class ChainInputs:
     windows: list[Window]
     depth: int
     feed: Feed
+    positions: Int[Tensor, "anchor depth"] | None = None
+    """Where the rows of each step stand; None where step k of anchor t stands as the drafter's config says, from t on."""
 
     def part(self, rows: slice) -> ChainInputs:
         """The chains `rows`, with no more of the prefix than they see."""
         anchors = self.anchors[rows]
-        seen = int(anchors[-1]) if len(anchors) else 0
+        seen = max(int(anchors[-1]), 0) if len(anchors) else 0
+        positions = None if self.positions is None else self.positions[rows]
         prefix = [Prefix(layer.keys[:, :seen], layer.values[:, :seen]) for layer in self.prefix]
-        return replace(self, anchors=anchors, features=self.features[rows], tokens=self.tokens[rows], prefix=prefix)
+        tokens, features = self.tokens[rows], self.features[rows]
+        return replace(self, anchors=anchors, features=features, tokens=tokens, prefix=prefix, positions=positions)
 
 
 def chain_inputs(
@@ -109,7 +113,10 @@ class Chain(nn.Module):
                 token_ids = torch.full_like(token_ids, mask_token(drafter.config))
             elif step > 0:
                 token_ids = inputs.tokens[:, step] if inputs.feed == "text" else drafted[-1]
-            positions = inputs.anchors + step * drafter.config.position_increment
+            if inputs.positions is None:
+                positions = inputs.anchors + step * drafter.config.position_increment
+            else:
+                positions = inputs.positions[:, step]
             state, logits = drafter.finish(drafter.step(state, token_ids, positions, attend))
             drafted.append(drafter.target_ids[largest(logits)])
         return torch.stack(drafted, 1)

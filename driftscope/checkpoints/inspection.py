@@ -19,6 +19,7 @@ from driftscope.checkpoints.reader import Reading
 from driftscope.checkpoints.reading.aux_ids import depth
 from driftscope.checkpoints.reading.files import open_source
 from driftscope.checkpoints.reading.vocab import VocabMap, read_vocab_map
+from driftscope.checkpoints.unscaled import unscaled_float8
 from driftscope.errors import CheckpointError, DriftscopeError
 
 _HASHED_AT_MOST = 2**30
@@ -145,8 +146,10 @@ def inspect_checkpoint(
             problems.append(str(error))
     norms = tuple(_norm(name, reading) for name in reading.names if _is_norm(name) and _readable(name, reading))
     problems += [f"{norm.name} holds {norm.not_finite} NaN or infinite values" for norm in norms if norm.not_finite]
-    problems += _dead(reading, config, source.nbytes)
-    warnings = [*reading.warnings, *_untrained(norms)]
+    weights = _looked_at(reading, source.nbytes)
+    if config is not None:
+        problems += [dead.line(reading.names[dead.name]) for dead in dead_tensors(config, weights)]
+    warnings = [*reading.warnings, *_untrained(norms), *unscaled_float8(weights, reading.names)]
     return Inspection(
         path=source.path,
         files=tuple(file.name for file in source.files),
@@ -168,14 +171,13 @@ def inspect_checkpoint(
     )
 
 
-def _dead(reading: Reading, config: DrafterConfig | None, nbytes: int) -> list[str]:
-    """Tensors that pass nothing on; of a file above 1 GiB only the norms, which are small."""
-    if config is None:
-        return []
+def _looked_at(reading: Reading, nbytes: int) -> dict[str, torch.Tensor]:
+    """Tensors that are read for their values; of a file above 1 GiB only the norms, which are small."""
+    if reading.config is None:
+        return {}
     chosen = [name for name in reading.names if name not in reading.never_applied and _readable(name, reading)]
     chosen = [name for name in chosen if nbytes <= _HASHED_AT_MOST or _is_norm(name)]
-    weights = {name: reading.load(name) for name in chosen}
-    return [dead.line(reading.names[dead.name]) for dead in dead_tensors(config, weights)]
+    return {name: reading.load(name) for name in chosen}
 
 
 def _position_limit(config: DrafterConfig | None) -> int | None:
@@ -231,6 +233,6 @@ def _vocab(reading: Reading) -> VocabMap | None:
     t2d = reading.load("t2d") if "t2d" in reading.names else None
     size = reading.config.vocab_size if reading.config else None
     try:
-        return read_vocab_map(reading.load("d2t"), t2d, size)
+        return read_vocab_map(reading.load("d2t"), t2d, size, reading.stated.vocab_map)
     except (RuntimeError, CheckpointError):
         return None

@@ -13,6 +13,7 @@ from driftscope.checkpoints.fit import fit_to_target, text_config
 from driftscope.checkpoints.reader import Reading, read
 from driftscope.checkpoints.reading.files import Source, from_state_dict, open_source
 from driftscope.checkpoints.reading.padding import fit_rows
+from driftscope.checkpoints.unscaled import unscaled_float8
 from driftscope.errors import CheckpointError
 
 _CHUNK = 2**22
@@ -70,7 +71,7 @@ def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: An
         weights=weights,
         target_name=recorded_target(source.config) or (source.path if source.inside else None),
         raw_config=dict(source.config),
-        warnings=tuple(reading.warnings),
+        warnings=(*reading.warnings, *unscaled_float8(weights, reading.names)),
         names=reading.names,
         unused=tuple(reading.unused),
         missing=tuple(reading.missing),

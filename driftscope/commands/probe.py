@@ -22,6 +22,9 @@ The target is named in the checkpoint's config; a run folder is chosen:
 A quick look: the first 32 positions of each prompt, 4 steps:
 [cyan]driftscope probe drafters/eagle3 --target Qwen/Qwen3-8B --anchors 32 --depth 4[/cyan]
 
+As many prompts as it takes to tell what drift costs to a tenth of a token:
+[cyan]driftscope probe drafters/eagle3 --until 0.1[/cyan]
+
 Your prompts, the figures as JSON:
 [cyan]driftscope probe drafters/eagle3 --prompts mine.jsonl -o runs/mine --json > mine.json[/cyan]
 
@@ -111,6 +114,16 @@ def probe(
             rich_help_panel=MEASUREMENT,
         ),
     ] = "auto",
+    until: Annotated[
+        float | None,
+        typer.Option(
+            "--until",
+            metavar="TOKENS",
+            help="Stop once the interval of drift's cost is no wider than this, with prompts in a random order; --resume goes on.",
+            show_default=False,
+            rich_help_panel=MEASUREMENT,
+        ),
+    ] = None,
     probes: Annotated[
         str | None,
         typer.Option(
@@ -210,6 +223,7 @@ def probe(
         "seed": seed,
         "overrides": switches,
         "audit": audit,
+        "until": until,
         "resume": resume,
         "shards": shards,
         "device": device,

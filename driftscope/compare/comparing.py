@@ -12,6 +12,7 @@ from driftscope.compare import sentences
 from driftscope.compare.captures import CompareError, common_prompts
 from driftscope.compare.design import Design, design
 from driftscope.compare.effects import compare_samples
+from driftscope.compare.headline import headline
 from driftscope.compare.model import Compared, Comparison
 from driftscope.compare.samples import common_depth, noise_level, samples
 from driftscope.findings.causes import causes
@@ -61,7 +62,7 @@ def compare(
     elif found.kind == "single":
         answer = causes(opened[0], thresholds, depth=depth).text
     else:
-        answer = sentences.headline(found, compared, names)
+        answer = headline(found, compared, names)
         if found.kind in ("factorial", "one switch"):
             notes.append(_EQUAL)
     return Comparison(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from driftscope import stats
 from driftscope.chain.patches import OWN, REAL
-from driftscope.figures.cost_sums import CostSums, cost_sums
+from driftscope.figures.cost_sums import PREFIX, CostSums, cost_sums
 from driftscope.figures.effects import LENGTHS, ORDERS, effects
 from driftscope.figures.grids import put
 from driftscope.figures.rejections import rejection_figures
@@ -74,6 +74,19 @@ def cost_figures(
     if by_category:
         found["by_category"] = by_category
     return found
+
+
+def cost_interval(anchors: pd.DataFrame, depth: int | None = None) -> stats.Interval | None:
+    """`cost` of `cost_figures` and nothing else, for looking at while it is measured; rows of other patches do no harm."""
+    ends = anchors[anchors["variant"].astype(str).isin([f"{PREFIX}{name}" for name in (OWN, REAL)])]
+    sums = cost_sums(ends, depth)
+    if sums is None:
+        return None
+    own, real = (sums.lengths[:, sums.patches.index(name), -1:] for name in (OWN, REAL))
+    # As _effects has it, so that the last look equals the figure bit for bit.
+    return stats.ratio_of_sums(
+        ORDERS * (real - own), ORDERS * sums.anchors[:, None], minimum=ORDERS * stats.MIN_DENOMINATOR
+    ).at(0)
 
 
 def _whole(sums: CostSums, resamples: int) -> dict[str, Any]:

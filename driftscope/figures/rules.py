@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,3 +102,39 @@ def _draft_temperature(rows: pd.DataFrame, parameters: dict[str, dict[str, Any]]
     if ordered[best] != 1.0:
         put(result, "gain", contrasts([sums[ordered[best]], sums[1.0]], [[1, -1]], ratio, resamples=resamples), 0)
     return result
+
+
+def rule_figure_rows(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Tidy rows: axes `sampling` (TARGET/DRAFT), `rule`, `step` (none of a length), `quantity` (`acceptance` on greedy texts,
+    `acceptance, sampled`, `length`)."""
+    rows: list[dict[str, Any]] = []
+    for entry in figures.get("samplings", ()):
+        name = f"{entry['target']}/{entry['draft']}"
+        for rule, held in entry["rules"].items():
+            if "length" in held:
+                rows.append({"sampling": name, "rule": rule, "step": None, "quantity": "length", **held["length"]})
+            for text, quantity in (("greedy", "acceptance"), ("sampled", "acceptance, sampled")):
+                for step in held.get(text, ()):
+                    if "acceptance" in step:
+                        axes = {"sampling": name, "rule": rule, "step": step["step"], "quantity": quantity}
+                        rows.append({**axes, **step["acceptance"]})
+    return rows
+
+
+def rule_sentences(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the scale of the drafter's logits costs."""
+    found = figures.get("draft_temperature")
+    return [("", draft_temperature(found))] if found else []
+
+
+def draft_temperature(found: Mapping[str, Any]) -> str:
+    """From the figures `draft_temperature`, in a sentence."""
+    best = found["best"]
+    if best == 1.0 or "gain" not in found:
+        return "Draft temperature: none of those tried is accepted more often than 1."
+    gain = found["gain"]
+    ends = "" if gain["low"] is None else f" ({gain['low']:+.3f} to {gain['high']:+.3f})"
+    return (
+        f"Draft temperature {best:g} is accepted more often than 1 by {gain['mean']:+.3f} a step{ends} under lossless sampling: the"
+        " scale of the drafter's logits, not drift; no greedy figure changes."
+    )

@@ -91,3 +91,20 @@ def _reasons(shares: Mapping[str, Any] | None) -> dict[str, Any]:
     if not shares or not shares.get("rejected"):
         return {}
     return {"reasons": {name: shares[name] for name in REASONS if name in shares}, "rejected": shares["rejected"]}
+
+
+def traffic_figure_rows(figures: Mapping[str, Any]) -> Rows:
+    """Tidy rows: axes `by`, `group`, `quantity` (served, anchor_mean, accepted, cost, share, and `reason: NAME`)."""
+    rows: Rows = []
+    for entry in figures.get("groups", ()):
+        axes = {"by": entry["by"], "group": entry["group"]}
+        counted = "anchors" if "anchors" in entry else "tokens"
+        for quantity in ("served", "anchor_mean", "accepted", "cost", "share"):
+            if quantity in entry:
+                rows.append(
+                    {**axes, "quantity": quantity, **entry[quantity], "count": entry[counted], "counted": counted}
+                )
+        for reason, share in entry.get("reasons", {}).items():
+            told = {"quantity": f"reason: {reason}", **share, "count": entry["rejected"], "counted": "rejected"}
+            rows.append({**axes, **told})
+    return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,3 +139,32 @@ def _beside(tree: TreeChains, chain: TreeChains | None, nodes: int, resamples: i
         put(entry, "gain", figures, 1)
         entry["chain_tokens"] = tokens
     return entry
+
+
+def tree_figure_rows(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Tidy rows: axes `tree`, `nodes`, `quantity` (served, chain, gain, anchor_mean); `whole` where all nodes of the tree are
+    held."""
+    rows = []
+    for tree in figures.get("trees", ()):
+        for entry in (*tree["budgets"], tree):
+            for quantity in ("served", "chain", "gain", "anchor_mean"):
+                if quantity in entry:
+                    axes = {"tree": tree["name"], "nodes": entry["nodes"], "quantity": quantity, "whole": entry is tree}
+                    rows.append({**axes, **entry[quantity]})
+    return rows
+
+
+def tree_sentences(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Of each tree, what it gains over the chain of as many tokens."""
+    found = []
+    for tree in figures.get("trees", ()):
+        gain = tree.get("gain")
+        if gain is None:
+            continue
+        sure = gain["low"] is not None and gain["low"] * gain["high"] > 0
+        ends = "" if gain["low"] is None else f" ({gain['low']:+.2f} to {gain['high']:+.2f})"
+        tokens = tree["chain_tokens"]
+        beside = f"a chain of {tokens} tokens" + ("" if tokens == tree["nodes"] else ", the longest measured")
+        told = f"tree {tree['name']}: {gain['mean']:+.2f} accepted tokens a round{ends} against {beside}"
+        found.append(("", told if sure or gain["low"] is None else f"{told}: not told apart"))
+    return found

@@ -73,7 +73,7 @@ class _Evidence(_Form):
 
 
 class _Finding(_Form):
-    code: Annotated[str, Field(pattern="^DS[123][0-9]{2}$")]
+    code: Annotated[str, Field(pattern="^DS[1234][0-9]{2}$")]
     title: str
     statement: str
     step: int | None = None

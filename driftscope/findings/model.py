@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from driftscope.findings.cost import DriftCost
 from driftscope.stats.intervals import Interval
 
-Kind = Literal["drift", "checkpoint", "note"]
-_KINDS: dict[str, Kind] = {"1": "drift", "2": "checkpoint", "3": "note"}
+Kind = Literal["drift", "checkpoint", "note", "engine"]
+_KINDS: dict[str, Kind] = {"1": "drift", "2": "checkpoint", "3": "note", "4": "engine"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Definition:
     """What the finding, or its absence, does not say."""
     advice: tuple[str, ...]
     thresholds: tuple[str, ...] = ()
-    """Names in `driftscope.findings.thresholds`."""
+    """Names of those that it is held against."""
     probes: tuple[str, ...] = ()
     """Without one of these the rule is silent."""
     sources: tuple[str, ...] = ()
@@ -37,6 +37,18 @@ class Definition:
     @property
     def kind(self) -> Kind:
         return kind_of(self.code)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One limit. Values must lie strictly between `above` and `below`."""
+
+    name: str
+    default: float
+    meaning: str
+    reason: str
+    above: float = 0.0
+    below: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,22 @@ class NotMeasured:
     reason: str
 
 
+Outcome = Finding | NotMeasured | None
+Rule = Callable[[Any], Outcome]
+"""What was measured (`driftscope.findings.Measured`) -> a finding, why it could not be asked, or None where the figures are
+within the thresholds."""
+
+
+@dataclass(frozen=True)
+class Coded:
+    """All that makes a finding: what it means, the rule that looks for it, and the thresholds that it brings."""
+
+    definition: Definition
+    rule: Rule | None = None
+    """None: found elsewhere, as an audit does."""
+    thresholds: tuple[Threshold, ...] = ()
+
+
 @dataclass(frozen=True)
 class Assessment:
     """What the rules say on one run."""
@@ -163,11 +191,11 @@ class Assessment:
 
 
 def kind_of(code: str) -> Kind:
-    """`drift` of DS1xx, `checkpoint` of DS2xx, `note` of DS3xx."""
+    """`drift` of DS1xx, `checkpoint` of DS2xx, `note` of DS3xx, `engine` of DS4xx."""
     return _KINDS[code[2]]
 
 
 def exit_code(findings: Sequence[Finding | Mapping[str, Any]]) -> int:
-    """1 with a DS1xx or DS2xx finding, else 0. `Assessment.exit_code` also knows whether enough was measured."""
+    """1 with a finding that is no note, else 0. `Assessment.exit_code` also knows whether enough was measured."""
     kinds = (part.kind if isinstance(part, Finding) else part.get("kind", kind_of(part["code"])) for part in findings)
     return int(any(kind != "note" for kind in kinds))

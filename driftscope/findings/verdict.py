@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from driftscope.findings.cost import DriftCost
 from driftscope.findings.cost_words import cost_sentence, moves_sentence
 from driftscope.findings.withheld import withheld
-from driftscope.findings.words import spread_text
+from driftscope.findings.words import listed, spread_text
 from driftscope.stats.drift import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from driftscope.stats.intervals import MIN_PROMPTS
 
@@ -29,6 +29,8 @@ _PARTS = {
 }
 _NOTICEABLE = 0.01
 Kind = Literal["drift", "none", "unknown"]
+_KINDS: Mapping[str, Kind] = {"costs": "drift", "gains": "none", "nothing": "none"}
+"""What is told of the cost -> what that says of drift."""
 _POST_NORM = "a post-norm carry keeps its norm by construction, so a flat norm by itself is no proof of health"
 
 
@@ -81,6 +83,8 @@ def verdict(summary: Mapping[str, Any], causes: Causes | None = None) -> Verdict
     """
     found = _verdict(summary)
     measured = DriftCost.from_summary(summary) is not None
+    if not summary["steps"]:
+        return found
     told = causes is not None and (found.kind == "drift" or (causes.seen and (measured or found.kind == "none")))
     return replace(found, cause=causes.text) if causes is not None and told else found
 
@@ -94,15 +98,26 @@ def _verdict(summary: Mapping[str, Any]) -> Verdict:
     if steps and switches.get("carry") == "none":
         price = "" if cost is None else f" {cost_sentence(cost, at_once=True)}"
         return Verdict("unknown", _at_once(steps) + price, ())
+    if cost is not None and not steps:
+        rest = "What moves was not measured: probe norms and attention too."
+        return Verdict(_KINDS.get(cost.told, "unknown"), f"{cost_sentence(cost)} {rest}", ())
     if len(steps) < 2:
         text = "No verdict: only step 1 was measured, and drift takes at least two steps." if steps else ""
-        return Verdict("unknown", text or "No verdict: nothing was measured yet.", ())
+        return Verdict("unknown", text or f"No verdict: {_not_judged(summary)}.", ())
     readings = _readings(summary, switches.get("carry") == "post")
     moved = _moved(readings, steps, switches.get("carry") == "post", cost)
     if cost is None:
         return Verdict(*moved, readings)
-    kinds: dict[str, Kind] = {"costs": "drift", "gains": "none", "nothing": "none"}
-    return Verdict(kinds.get(cost.told, "unknown"), f"{cost_sentence(cost)} {moved[1]}", readings)
+    return Verdict(_KINDS.get(cost.told, "unknown"), f"{cost_sentence(cost)} {moved[1]}", readings)
+
+
+def _not_judged(summary: Mapping[str, Any]) -> str:
+    """Why a summary without clean chains has no verdict."""
+    probes = [*(["cost"] if "drift_cost" in summary else []), *summary.get("probes", ())]
+    if not probes:
+        return "nothing was measured yet"
+    asked = "--probes norms,attention,acceptance"
+    return f"drift is judged by the undisturbed chains ({asked}), which were not run; measured was {listed(probes)}"
 
 
 def _readings(summary: Mapping[str, Any], post: bool) -> tuple[Reading, ...]:

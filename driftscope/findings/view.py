@@ -15,11 +15,12 @@ from driftscope.findings.model import Assessment, Definition, Evidence, Finding,
 from driftscope.findings.thresholds import Thresholds
 from driftscope.findings.words import listed, plain
 
-_COLOURS: dict[Kind, str] = {"drift": "yellow", "checkpoint": "red", "note": "blue"}
+_COLOURS: dict[Kind, str] = {"drift": "yellow", "checkpoint": "red", "note": "blue", "engine": "magenta"}
 _KINDS: dict[Kind, str] = {
     "drift": "Drift",
     "checkpoint": "Checkpoint not run as trained",
     "note": "Notes on the data",
+    "engine": "An engine that does not serve what the walk serves",
 }
 
 
@@ -99,6 +100,8 @@ def render_page(definition: Definition, values: Thresholds, console: Console) ->
     section("What to try", _rows([(Text("-", "dim"), Text(line)) for line in definition.advice]))
     if definition.kind == "checkpoint":
         section("Measured by", Text("driftscope audit CHECKPOINT"))
+    elif definition.kind == "engine":
+        section("Measured by", Text("driftscope engine RUN --metrics FILE"))
     elif definition.probes:
         section("Measured by", Text(f"driftscope probe CHECKPOINT --probes {','.join(definition.probes)}"))
     if definition.sources:

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 
 from driftscope.captures.cache import CaptureCache
@@ -20,7 +21,7 @@ from driftscope.chain.pair import Pair
 from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError, PromptError
 from driftscope.measuring.request import ProbeRequest
-from driftscope.probes import ConditionProbe, Probe
+from driftscope.probes import SHIPPED, ConditionProbe, Probe, register
 from driftscope.probes.options import check_stored
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
@@ -116,18 +117,50 @@ class Work:
     """Shard -> the texts of a probe that asks its own."""
 
 
+class Watch(Protocol):
+    """Looks at a run while it is measured."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether to stop before the next prompt."""
+
+    def seen(self, shard: str, prompt: str, tables: Tables) -> str:
+        """Take the tables of a shard; what there is to say after it, if anything."""
+
+
+def in_random_order(sources: Sequence[Source], seed: int) -> list[Source]:
+    """The same order for the same prompts and seed, however they are listed, so that the first few stand for all."""
+    ordered = sorted(sources, key=lambda source: source.prompt.id)
+    return [ordered[place] for place in np.random.default_rng(seed).permutation(len(ordered))]
+
+
 def run_probes(
-    run: Run, bench: Bench, sources: Sequence[Source], probes: Sequence[Probe], progress: ProgressReport
-) -> None:
-    """Measure what the run lacks, prompt by prompt. Probes with the same shard are measured once."""
+    run: Run,
+    bench: Bench,
+    sources: Sequence[Source],
+    probes: Sequence[Probe],
+    progress: ProgressReport,
+    watch: Watch | None = None,
+) -> int:
+    """Measure what the run lacks, prompt by prompt. Probes with the same shard are measured once.
+
+    Returns:
+        Prompts that were left when `watch` had enough.
+    """
+    register(*(item for item in probes if item.name not in SHIPPED))
     todo, done = lacking(run, bench, sources, probes)
     progress.stage("probing", done + sum(len(work.probes) for work in todo))
     progress.advance(done)
-    for work in todo:
+    said = ""
+    for place, work in enumerate(todo):
+        if watch is not None and watch.enough:
+            return len(todo) - place
         for shard, tables in measured(bench, work):
             prompt_id = work.source.prompt.id
             run.write_shard(shard, prompt_id, tables)
-            progress.advance(note=f"{prompt_id} {shard}")
+            said = (watch.seen(shard, prompt_id, tables) if watch is not None else "") or said
+            progress.advance(note=f"{prompt_id} {shard}" + (f" · {said}" if said else ""))
+    return 0
 
 
 def lacking(run: Run, bench: Bench, sources: Sequence[Source], probes: Sequence[Probe]) -> tuple[list[Work], int]:

@@ -90,12 +90,22 @@ class ProbeRequest:
     """A short audit first, kept in the run with the finding that it makes."""
     resume: bool = False
     shards: Shards = "local"
+    until: float | None = None
+    """Stop as soon as the interval of drift's cost is no wider than so many accepted tokens; prompts then come in a random
+    order that the seed fixes."""
     texts: Texts = field(default_factory=Texts)
     chains: Chains = field(default_factory=Chains)
     places: Places = field(default_factory=Places)
 
     def __post_init__(self) -> None:
         places = self.places
+        if self.until is not None:
+            if not self.until > 0:
+                raise DriftscopeError(f"--until {self.until:g} is no width: give accepted tokens above 0, such as 0.05")
+            if self.shards == "ray":
+                raise DriftscopeError("--until looks at one prompt after another; leave out --shards ray")
+            if self.probes and not any(item.name == "cost" for item in self.probes):
+                raise DriftscopeError("--until looks at what drift costs: add the probe cost to --probes")
         if self.shards == "ray" and (places.device_map or places.drafter_device is not None or places.deterministic):
             raise DriftscopeError(
                 "--shards ray: workers place the pair by --device alone; leave out --device-map, --drafter-device and"

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from driftscope.chain.patches import REASONS
 from driftscope.chain.verification_rules import RULES
+from driftscope.figures.rules import draft_temperature
 
 _RULES = {
     "greedy": "greedy",
@@ -41,19 +42,6 @@ def render_rules(rules: Mapping[str, Any], console: Console) -> None:
     found = rules.get("draft_temperature")
     if found:
         console.print(Text(draft_temperature(found)))
-
-
-def draft_temperature(found: Mapping[str, Any]) -> str:
-    """What the scale of the drafter's logits costs, in a sentence."""
-    best = found["best"]
-    if best == 1.0 or "gain" not in found:
-        return "Draft temperature: none of those tried is accepted more often than 1."
-    gain = found["gain"]
-    ends = "" if gain["low"] is None else f" ({gain['low']:+.3f} to {gain['high']:+.3f})"
-    return (
-        f"Draft temperature {best:g} is accepted more often than 1 by {gain['mean']:+.3f} a step{ends} under lossless sampling: the"
-        " scale of the drafter's logits, not drift; no greedy figure changes."
-    )
 
 
 def render_traffic(rows: Sequence[Mapping[str, Any]], console: Console) -> None:

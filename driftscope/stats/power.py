@@ -25,3 +25,11 @@ def prompts_needed(figure: Interval, prompts: int, difference: float, *, power: 
     quantile = float(ndtri((1 + CONFIDENCE) / 2))
     error = (figure.high - figure.low) / (2 * quantile)
     return max(2, math.ceil(prompts * ((quantile + float(ndtri(power))) * error / difference) ** 2))
+
+
+def prompts_for_width(width: float, prompts: int, wanted: float) -> int:
+    """Prompts with which an interval that is `width` wide over `prompts` would be `wanted` wide: widths fall with the root of
+    their number."""
+    if not wanted > 0:
+        raise ValueError(f"wanted must be positive, got {wanted}")
+    return math.ceil(prompts * (width / wanted) ** 2)

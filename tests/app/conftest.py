@@ -32,6 +32,7 @@ PAGES = (
     "noise",
     "acceptance",
     "robustness",
+    "probes",
     "compare",
     "tokens",
     "checkpoint",

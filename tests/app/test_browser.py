@@ -22,7 +22,7 @@ from tests.app.conftest import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SECONDS = 120
-TITLES = {"noise": "Noise and pin", "new_run": "New run"}
+TITLES = {"noise": "Noise and pin", "probes": "Other probes", "new_run": "New run"}
 
 
 @pytest.fixture(scope="module")

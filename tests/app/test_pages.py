@@ -323,7 +323,7 @@ def test_an_unforeseen_error_is_a_message(app: Start, library: Path, monkeypatch
     def broken(*_: object) -> None:
         raise KeyError("no *such* column")
 
-    monkeypatch.setattr("driftscope.app.figures.acceptance", broken)
+    monkeypatch.setattr("driftscope.app.figures.probe", broken)
     test = go(app(library, run="drifting"), "acceptance")
     assert not test.exception
     (message,) = messages(test)

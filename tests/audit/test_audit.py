@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.twins import BY_NAME, PAIRS, TWINS, broken, fits, weak
+from benchmarks.twins import BY_NAME, PAIRS, TWINS, broken, fits, mended, shown, weak
 from driftscope.audit import audit_captures, short_audit, short_boundaries
 from driftscope.audit.decide import Limits
+from driftscope.audit.setting import Setting
 from driftscope.captures.capture import capture
 from driftscope.chain.pair import Pair
 from driftscope.checkpoints.checkpoint import Checkpoint
@@ -20,18 +21,18 @@ from tests.audit import pair as planted
 LIMITS = Limits(flips=1999)
 
 
-def make(config, weights, target=None) -> Pair:
+def make(config, weights, target=None, raw=None) -> Pair:
     """A pair around tensors in memory."""
     target = target or planted.planted_target()
     drafter = build_drafter(config, weights, target_embedding=target.embedding_weight, target_head=target.head_weight)
     names = {name: name for name in weights}
-    checkpoint = Checkpoint("twin", "", "specforge", "", config, weights, None, {}, (), names, (), ())
+    checkpoint = Checkpoint("twin", "", "specforge", "", config, weights, None, raw or {}, (), names, (), ())
     return Pair(checkpoint, config, target, drafter)
 
 
-def run(config, weights, **options):
+def run(config, weights, raw=None, **options):
     options = {"recapture": planted.captures, "limits": LIMITS} | options
-    return audit_captures(make(config, weights), planted.captures(), **options)
+    return audit_captures(make(config, weights, raw=raw), planted.captures(), **options)
 
 
 def head():
@@ -48,6 +49,8 @@ USUAL = (
     "position",
     "draft rows",
     "state first",
+    "token lag",
+    "chain +1",
 )
 SOUND = ("eagle3", "eagle3.1", "one-step")
 
@@ -66,11 +69,16 @@ def cases():
 @pytest.mark.parametrize(("variant", "twin"), cases())
 def test_the_planted_fault_is_named_first(variant, twin):
     config, weights = planted.planted_config(variant), planted.planted_weights(variant)
-    found = run(*broken((twin.name,), config, weights, head()), limits=replace(LIMITS, rounds=1))
+    made, lens = broken((twin.name,), config, weights, head()), shown((twin.name,))
+    # A flag that overrides the config leaves the right rope base in it; no target and no trainer has it.
+    raw = {"rope_theta": config.rope.theta} if twin.name == "rope theta" else None
+    found = run(*made, raw=raw, limits=replace(LIMITS, rounds=1), lens=lens)
     assert found.outcome == "misconfigured", found.verdict
     first = found.faults[0]
     assert (first.finding.code, first.switch) == (twin.code, twin.switch)
     assert first.alternative.startswith(twin.alternative)
+    sound = Setting(config, weights)
+    assert any(mended(choice.apply(found.declared_setting), sound) for choice in first.choices), first.named
     assert found.exit_code == 1
 
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from benchmarks.twins import BY_NAME, PAIRS, TWINS, fits
+from benchmarks.twins import BY_NAME, PAIRS, TWINS, fits, shown
 from driftscope.audit import Audit, audit_captures, short_audit
 from driftscope.audit.batches import Material, prepare
 from driftscope.audit.decide import Limits
@@ -44,7 +44,12 @@ def audited(folder: str, names: tuple[str, ...] = ()) -> Audit:
     sound = pair(folder)
     limits = Limits(rounds=max(1, len(names)))
     return audit_captures(
-        twin(sound, names) if names else sound, records, recapture=again, material=material, limits=limits
+        twin(sound, names) if names else sound,
+        records,
+        recapture=again,
+        material=material,
+        limits=limits,
+        lens=shown(names),
     )
 
 

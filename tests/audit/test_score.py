@@ -117,6 +117,14 @@ def test_acceptance_is_that_of_the_drafted_chain(target, captures):
         ("later", {}, {"own_rows": False}),
         ("logits", {"final_norm": False}, {}),
         ("labels", {}, {"lag": -1}),
+        ("chain", {}, {"chain_shift": 2}),
+        ("chain", {"residual": "normed"}, {}),
+        ("chain", {"hidden_act": "gelu_pytorch_tanh"}, {}),
+        ("chain", {"draft_kv": "round"}, {}),
+        ("all", {"rope.theta": 200.0}, {}),
+        ("all", {"rms_norm_eps": 1e-2}, {}),
+        ("all", {}, {"feature_shift": -1}),
+        ("all", {}, {"shuffle": "tokens"}),
     ],
 )
 def test_what_is_shared_with_the_declared_run_changes_nothing(reach, changes, lens, target, captures):
@@ -128,6 +136,15 @@ def test_what_is_shared_with_the_declared_run_changes_nothing(reach, changes, le
     assert_same(shared.loss, whole.loss, **ROUNDED, dtype=torch.float32)
     assert not np.allclose(shared.loss, declared.loss)
     np.testing.assert_array_equal(declared.loss, runner.run(setting)[0].loss)
+
+
+def test_later_layers_take_no_keys_of_another_setting(target, captures):
+    setting, runner = prepared("two-layers", target, captures)
+    _, base = runner.run(setting)
+    other = setting.changed({"residual": "normed"}, {}, {})
+    shared, _ = runner.run(other, reach="chain", base=base)
+    whole, _ = prepared("two-layers", target, captures)[1].run(other)
+    np.testing.assert_allclose(shared.loss, whole.loss, rtol=1e-6)
 
 
 def test_padding_and_batches_change_nothing(target, captures):

@@ -17,6 +17,7 @@ from driftscope.show.chartbook import ChartBook
 from driftscope.show.charts import acceptance, attention, norms
 from driftscope.show.charts import compare as compare_charts
 from driftscope.show.charts.base import lines, run_colour
+from driftscope.show.frames import cost as cost_frames
 from driftscope.show.frames import probes
 from tests.rich_run import DRIFT, calm, drifting, unmeasured
 
@@ -24,6 +25,7 @@ NAMES = (
     "overview",
     "cost",
     "cost_paths",
+    "cost_steps",
     "norms",
     "growth",
     "sites",
@@ -128,6 +130,18 @@ def test_a_figure_comes_with_its_interval_and_what_it_is_over(name: str) -> None
 def test_what_was_not_recorded_is_said_in_words(name: str) -> None:
     spec = getattr(unmeasured().charts, name)().to_dict()
     assert {unit["mark"]["style"] for unit in units(spec)} == {"note"}
+
+
+def test_what_is_accepted_at_a_step_and_what_ends_there_make_the_living_chains() -> None:
+    rows = cost_frames.ends([drifting()])
+    assert np.allclose(rows.groupby("step")["mean"].sum(), 1, rtol=0, atol=1e-12)
+    steps = drifting().summary()["rejections"]["steps"]
+    for _, row in rows[rows["part"] != "accepted"].iterrows():
+        entry = steps[row["step"] - 1]
+        assert (row["mean"], row["count"]) == (entry[row["part"]]["mean"], entry["alive"])
+    # Step 1 is made from real features: nothing of it has drifted.
+    first = rows[rows["step"] == 1].set_index("part")["mean"]
+    assert not first.reindex(["state", "pattern", "values", "several"]).fillna(0.0).any()
 
 
 def test_growth_draws_the_summary_with_intervals_and_onset(figures: pd.DataFrame, marks: pd.DataFrame) -> None:

@@ -75,13 +75,15 @@ def test_head_size_from_inv_freq_or_from_the_target():
     assert told(checkpoint, "head size is not recorded", "target's 4")
 
 
-def test_carry_and_rope_are_assumed_loudly_because_weights_do_not_show_them():
+def test_carry_rope_and_layers_are_assumed_loudly_because_weights_do_not_show_them():
     checkpoint = opened({"num_attention_heads": 4})
     assert (checkpoint.config.carry, origin(checkpoint, "carry")[0]) == ("pre", "default")
     assert (checkpoint.config.rope.theta, origin(checkpoint, "rope.theta")[0]) == (10000.0, "default")
     assert told(checkpoint, "carry", "--carry post")
     assert told(checkpoint, "rope theta", "--rope-theta")
-    quiet = opened({"num_attention_heads": 4}, overrides={"carry": "post", "rope.theta": 5e5})
+    assert told(checkpoint, "aux layers", "--aux")
+    said = {"carry": "post", "rope.theta": 5e5, "aux_boundaries": (1, 2, 3)}
+    quiet = opened({"num_attention_heads": 4}, overrides=said)
     assert quiet.warnings == ()
     assert origin(quiet, "carry") == ("user", "--set carry")
 

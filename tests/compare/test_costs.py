@@ -48,12 +48,46 @@ def test_each_switch_removes_the_cost_of_its_path_in_tokens(four: Comparison) ->
     assert pattern.effect("fc_norm").interval.mean == pytest.approx(-0.23, abs=0.06)  # type: ignore[union-attr]
     assert pattern.effect("carry").direction == "none"  # type: ignore[union-attr]
     assert pattern.effect("interaction").direction == "none"  # type: ignore[union-attr]
-    assert "cost through the carried state (-0.3" in four.headline
-    assert "tokens)" in four.headline
-    post, fc = four.headline.split("; FC-norm")
-    assert "the carried state" in post
-    assert "through attention" not in post
+    size, answer, _ = four.headline.split(". ", 2)
+    assert size.startswith("For these four checkpoints, drift costs 0.0")
+    assert size.endswith(" accepted tokens")
+    post, fc = answer.split("; FC-norm")
+    assert post.startswith("Post-norm lowers that by 0.3")
+    assert "through the carried state (-0.3" in post
+    assert "attention" not in post
+    assert fc.startswith(" lowers that by 0.2")
     assert "through attention (-0.2" in fc
+    assert "the carried state" not in fc
+
+
+def test_a_switch_that_helps_only_without_the_other_is_told_for_both(tmp_path: Path) -> None:
+    """FC-norm removes what drift costs through the state, and so does post-norm: together they remove it once."""
+    costs = {"neither": 0.4, "fc": 0.0, "post": 0.0, "both": 0.0}
+    runs = [
+        write_drafter(
+            tmp_path / name,
+            BASE,
+            shards=cost_shards({"state": costs[name]}, unknown=0.3, seed=place),
+            fc_norm=fc,
+            carry="post" if post else "pre",
+        )
+        for place, (name, (fc, post)) in enumerate(CORNERS.items())
+    ]
+    found = compare(runs, resamples=400).headline
+    assert "Post-norm changes that by -0.3" in found
+    assert "without FC-norm and by +0.00" in found
+    assert "; FC-norm changes that by -0.3" in found
+    assert "under the pre-norm carry" in found
+
+
+def test_no_effect_on_the_cost_is_said(tmp_path: Path) -> None:
+    runs = [drafter(tmp_path / name, False, False, seed=0) for name in CORNERS]
+    for run, (fc, post) in zip(runs, CORNERS.values(), strict=True):
+        switches = run.info.checkpoint.switches | {"fc_norm": fc, "carry": "post" if post else "pre"}
+        run.update(checkpoint=run.info.checkpoint.model_copy(update={"switches": switches}).model_dump())
+    found = compare(runs, resamples=100).headline
+    assert "No effect of post-norm on it can be told (+0.00" in found
+    assert "; no effect of FC-norm on it can be told (+0.00" in found
 
 
 def test_the_paths_add_up_and_the_lengths_are_those_planted(four: Comparison) -> None:
@@ -102,7 +136,8 @@ def test_several_trainings_of_a_cell_are_its_seeds(twelve: Comparison) -> None:
     assert twelve.design.kind == "factorial"
     assert twelve.design.seeds == 3
     assert [name.rpartition("-")[0] for name in twelve.runs] == [name for name in CORNERS for _ in range(3)]
-    assert twelve.headline.startswith("Over 12 training runs of four kinds of drafter, post-norm lowers ")
+    assert twelve.headline.startswith("Over 12 training runs of four kinds of drafter, drift costs 0.1")
+    assert " Post-norm lowers that by 0.3" in twelve.headline
     assert twelve.headline.endswith("(the intervals cover prompts and training runs, 3 of each).")
     state = quantity(twelve, "cost_state")
     assert list(state.cells) == ["neither", "FC-norm", "post-norm", "both"]

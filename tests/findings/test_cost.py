@@ -41,6 +41,13 @@ def test_the_cost_comes_first_then_what_moves() -> None:
     )
 
 
+def test_the_cost_alone_is_a_verdict() -> None:
+    found = verdict(summary([]) | {"drift_cost": ATTENTION})
+    assert found.kind == "drift"
+    assert found.headline.startswith("0.74 of the drafted tokens are accepted, 0.83 would be without drift")
+    assert found.headline.endswith("What moves was not measured: probe norms and attention too.")
+
+
 def test_paths_are_named_dearest_first() -> None:
     headline = said(BOTH).headline
     assert "most of it through the carried state (0.08" in headline

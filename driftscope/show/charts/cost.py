@@ -5,7 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from driftscope.show.charts.base import Chart, empty, fixed_colour, layered, run_colour
+from driftscope.show.charts.assembly import in_rows
+from driftscope.show.charts.base import Chart, empty, fixed_colour, layered, resolved, run_colour
 from driftscope.show.charts.theme import WIDTH
 
 PARTS = {
@@ -28,7 +29,8 @@ _COLOURS = dict(
         strict=True,
     )
 )
-_ROW = 34
+_ROW, _STACK = 34, 200
+_BESIDE, _GAP = 2, 60
 
 
 def budget(frame: pd.DataFrame) -> Chart:
@@ -81,3 +83,42 @@ def paths(frame: pd.DataFrame) -> Chart:
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="accepted tokens that drift costs"), x2="high:Q")
     points = base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q")
     return layered(zero, bars, points, width=WIDTH, height=4 * max(_ROW, 14 * len(names)))
+
+
+def ends(frame: pd.DataFrame) -> Chart:
+    """`frames.cost.ends` -> a stack a step and run: which part of the chains that are alive is accepted, and why the rest ends."""
+    if frame.empty:
+        return empty("Where chains end was not measured.")
+    rows = frame.assign(label=frame["part"].map(PARTS), order=frame["part"].map(list(PARTS).index))
+    names = list(dict.fromkeys(rows["run"]))
+    width = (WIDTH - _GAP * (len(names) - 1)) // min(len(names), _BESIDE)
+    # The same colours in every panel, whatever occurs in it.
+    colour = fixed_colour("label", _COLOURS, list(rows["label"]), columns=3)
+    panels = [_stack(rows[rows["run"] == name], name if len(names) > 1 else None, width, colour) for name in names]
+    return panels[0] if len(panels) == 1 else in_rows(*panels, columns=_BESIDE, resolve=resolved(color="shared"))
+
+
+def _stack(rows: pd.DataFrame, title: str | None, width: int, colour: alt.Color) -> Chart:
+    bars = alt.Chart(rows, **({} if title is None else {"title": title})).mark_bar(stroke="white", strokeWidth=0.5)
+    return bars.encode(
+        x=alt.X("step:O", title="step", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(
+            "mean:Q",
+            title="share of living chains",
+            stack="zero",
+            scale=alt.Scale(domain=[0, 1]),
+            axis=alt.Axis(format="%"),
+        ),
+        color=colour,
+        order=alt.Order("order:Q"),
+        tooltip=[
+            alt.Tooltip("run:N", title="run"),
+            alt.Tooltip("step:O", title="step"),
+            alt.Tooltip("label:N", title="of the living chains"),
+            alt.Tooltip("mean:Q", title="share", format=".1%"),
+            alt.Tooltip("low:Q", title="95% from", format=".1%"),
+            alt.Tooltip("high:Q", title="to", format=".1%"),
+            alt.Tooltip("count:Q", title="living chains", format=",d"),
+            alt.Tooltip("prompts:Q", title="prompts", format=",d"),
+        ],
+    ).properties(width=width, height=_STACK)

@@ -38,3 +38,19 @@ def paths(runs: Runs) -> pd.DataFrame:
             if figure:
                 records.append({"run": label, "path": name, **figure, "count": cost["anchors"], "counted": "anchors"})
     return recorded(records, ("run", "path"), runs)
+
+
+def ends(runs: Runs) -> pd.DataFrame:
+    """Per step, of the chains that are alive there (`count`): the share rejected for each reason, and `accepted` the rest; they
+    sum to 1."""
+    records: list[dict[str, Any]] = []
+    for label, run in labelled(runs).items():
+        for entry in run.summary().get("rejections", {}).get("steps", ()):
+            shares = {name: entry[name] for name in REASONS if name in entry}
+            if not shares:
+                continue
+            axes = {"run": label, "step": entry["step"], "count": entry["alive"], "counted": "chains"}
+            rest = 1.0 - sum(share["mean"] for share in shares.values())
+            records.append({**axes, "part": ACCEPTED, "mean": max(0.0, rest)})
+            records += [{**axes, "part": name, **share} for name, share in shares.items()]
+    return recorded(records, ("run", "step", "count", "counted", "part"), runs)

@@ -23,7 +23,7 @@ from driftscope.show.charts import compare as compare_charts
 from driftscope.show.charts.base import Chart
 from driftscope.show.frames import Runs, labelled
 from driftscope.show.gallery import Picture
-from driftscope.show.gallery.tables import interval_text
+from driftscope.show.tables import interval_text
 from driftscope.show.terminal import logged
 
 _LENGTHS = {

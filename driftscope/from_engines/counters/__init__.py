@@ -1,0 +1,1 @@
+"""What serving engines and load generators count of speculative decoding, as one `Counters`. Without torch."""
