@@ -66,7 +66,7 @@ class TrafficProbe:
         return {}
 
     def cost(self, depth: int) -> float:
-        return 0.0
+        return 0.01
 
 
 PROBE = TrafficProbe()

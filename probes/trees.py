@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from driftscope.chain.pair import Pair
-    from driftscope.chain.prompt_chains import Settings, Subject
+    from driftscope.chain.prompt_chains import Subject
     from driftscope.runs.folder import RunFolder
 
 CHAIN = "chain"
@@ -122,20 +122,14 @@ class TreesProbe:
             # Without final states that confirm the text nothing tells what is accepted.
             return {}
         narrow = first_anchors(subject, None if self.anchors == "all" else self.anchors)
-        shapes = self._shapes(subject.settings)
+        # A deeper tree grows whole, but the text is known to the horizon only.
+        horizon = subject.settings.horizon
+        shapes = [chain_shape(horizon, CHAIN), *(tree_shape(text) for text in self.trees)]
         frames = [
-            tree_rows(narrow, f"tree/{shape.name}", subject_trees(narrow, shape), shape.steps) for shape in shapes
+            tree_rows(narrow, f"tree/{shape.name}", subject_trees(narrow, shape), min(shape.steps, horizon))
+            for shape in shapes
         ]
         return {"trees": pd.concat(frames, ignore_index=True)}
-
-    def _shapes(self, settings: Settings) -> list[TreeShape]:
-        shapes = [tree_shape(text) for text in self.trees]
-        for shape in shapes:
-            if shape.steps > settings.horizon:
-                raise DriftscopeError(
-                    f"tree {shape.name} has {shape.steps} steps, anchors have {settings.horizon} tokens ahead: raise --horizon"
-                )
-        return [chain_shape(settings.horizon, CHAIN), *shapes]
 
     def cost(self, depth: int) -> float:
         # Of each tree the rows of all levels, of which a clean chain has one an anchor and step at 100 anchors a prompt.
