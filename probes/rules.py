@@ -81,7 +81,6 @@ RECORD = Record(
             table=Layout(("sampling", "rule", "step"), "quantity", form=".3f", counts=False),
         ),
     ),
-    page="acceptance",
 )
 
 

@@ -43,7 +43,6 @@ RECORD = Record(
             table=Layout(("by", "group"), "quantity", form=".3f"),
         ),
     ),
-    page="acceptance",
 )
 
 

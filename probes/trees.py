@@ -68,7 +68,6 @@ RECORD = Record(
             table=Layout(("tree", "nodes"), "quantity", form=".3f", counts=False),
         ),
     ),
-    page="acceptance",
 )
 
 

@@ -68,8 +68,8 @@ def subject_trees(subject: Subject, shape: TreeShape) -> Trees:
     )
     size = max(1, subject.budget // tree_bytes(drafter, inputs.prefix[0].keys.shape[1], shape))
 
-    def run(rows: slice) -> list[Trees]:
-        return [grow(drafter, inputs.part(rows), shape)]
+    def run(rows: slice) -> Trees:
+        return grow(drafter, inputs.part(rows), shape)
 
     parts = chunked(len(inputs.anchors), size, run, "anchors")
     return Trees(
