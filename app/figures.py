@@ -3,8 +3,9 @@ those of the gallery, as in the report."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,8 @@ from driftscope.show.gallery import FIRST, Picture, View, figures_table, picture
 from driftscope.show.report.content import RunPart, comparison_of, comparison_pictures, run_parts
 from driftscope.show.tables import NOT_MEASURED
 
+_ONE_HOT = 0.2
+"""Nats below which attention has in effect one key."""
 Onsets = tuple[tuple[tuple[str, Any, Any, Any], ...], ...]
 """Per run its onsets: key, onset, and the ends of its spread."""
 
@@ -49,6 +52,14 @@ def overview(runs: Runs, found: Onsets) -> list[Drawn]:
 def probe(runs: Runs, name: str, found: Onsets = ()) -> list[Drawn]:
     """The pictures of one probe, where it was measured."""
     return _drawn(pictures_of(view(runs, found), name))
+
+
+def of_probe(runs: Runs, name: str) -> list[Drawn]:
+    """The pictures of one probe as a section of its page."""
+    for run in runs:
+        # A damaged run is told on every page, also on one that needs no clean chains.
+        counts(run)
+    return _drawn(pictures_of(view(runs), name)) if any(item.name == name for item in held_probes(runs)) else []
 
 
 def heading(name: str) -> str:
@@ -79,7 +90,21 @@ def attention(runs: Runs, feed: str, split: bool, found: Onsets) -> list[Drawn]:
     shown = view(runs, found, feed)
     first = pictures_of(shown, "attention", ("attention",))
     excess = pictures_of(shown, "attention", ("excess",), {"split": split})
-    return _drawn([*first, *excess, *pictures_of(shown, "attention", ("displacement", "per-key", "entropy"))])
+    drawn = _drawn([*first, *excess, *pictures_of(shown, "attention", ("displacement", "per-key", "entropy"))])
+    told = _spread_words(frames.step_figures(runs, feed))
+    return [
+        replace(item, sentences=(*item.sentences, told)) if item.name == "entropy" and told else item for item in drawn
+    ]
+
+
+def _spread_words(steps: pd.DataFrame) -> str:
+    """How many keys share the attention, by the entropy of the last step."""
+    rows = steps[(steps["quantity"] == "entropy") & steps["mean"].notna()]
+    if rows.empty:
+        return ""
+    value = float(rows.sort_values("step")["mean"].iloc[-1])
+    keys = f"as over {math.exp(value):.1f} equally strong keys at the last step"
+    return f"Attention is {keys}: nearly all on one key" if value < _ONE_HOT else f"Attention is spread {keys}"
 
 
 def ranking(runs: Runs, bucket: str, feed: str) -> pd.DataFrame:

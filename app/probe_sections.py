@@ -9,19 +9,21 @@ from driftscope.app.cards import grid
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed
 from driftscope.app.missing import not_measured
+from driftscope.app.shell import messages
 from driftscope.probes import known
 from driftscope.probes.held import record_of
 
 
 def probe_sections(entry: Entry, page: str) -> None:
     """Every known probe whose record names this page."""
-    held = {name: (heading, drawn) for name, heading, drawn in computed(figures.of_page, [entry], page)}
     for name, probe in known().items():
         if record_of(probe).page != page:
             continue
-        heading, drawn = held.get(name, (figures.heading(name), []))
-        st.header(heading, anchor=False)
-        if drawn:
-            grid(drawn, name)
-        else:
-            not_measured(entry, name, f"The {name} probe was not run.")
+        st.header(figures.heading(name), anchor=False)
+        # A damaged shard takes away its own section only.
+        with messages(name):
+            drawn = computed(figures.of_probe, [entry], name)
+            if drawn:
+                grid(drawn, name)
+            else:
+                not_measured(entry, name, f"The {name} probe was not run.")

@@ -13,7 +13,6 @@ WORDS = {
     "right": "as it is",
     "carry": "norm_output flipped",
     "no-fc-norm": "fc_norm left out",
-    "fc-norm-of-ones": "fc_norm on, without its tensors",
     "aux-plus-1": "layers +1",
     "aux-minus-1": "layers -1",
     "rope-10000": "rope_theta 10000",

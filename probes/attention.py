@@ -45,9 +45,9 @@ RECORD = Record(
         ),
         Caption(
             "heads",
-            "Heads, strongest drift first",
-            "Excess on {bucket} by head and step; right: at the last step with its interval. p is adjusted for having looked at "
-            "every head.",
+            "Heads, largest change first",
+            "Excess on {bucket} by head and step, sorted by size: above 0 it gains attention, below it loses; right: at the last "
+            "step with its interval. p is adjusted for having looked at every head.",
             "heads",
             table="ranking",
         ),

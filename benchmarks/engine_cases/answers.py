@@ -2,6 +2,7 @@
 
     driftscope probe examples/smollm2/checkpoints/eagle3.1 --target build/target --probes acceptance \\
         --prompts build/benchmarks/engine_cases/run.jsonl --max-new-tokens 80 -o build/benchmarks/engine_cases/runs/eagle3.1
+    driftscope engine build/benchmarks/engine_cases/runs/eagle3.1 --metrics benchmarks/engine_cases/counters/eagle3.1_right_run.txt
     python benchmarks/engine_cases/answers.py [-o build/benchmarks/engine_cases] [--to benchmarks/results/engine_cases.json]
 
 The results hold the walks of every reading, a digit an anchor, so that the answers can be given again without a model.
@@ -20,13 +21,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from provenance import provenance
 
 from driftscope.from_engines.counters.reading import read_counters
-from driftscope.progress import stderr_progress
 from driftscope.runs.run import Run
 from driftscope.serving.diagnosis import Diagnosis, Traffic, diagnose
 from driftscope.serving.engine import near_tie_share
-from driftscope.serving.reading import Reading, from_content, to_content
-from driftscope.serving.readings import readings
-from driftscope.serving.texts import Places
+from driftscope.serving.reading import Reading, from_content, held_readings, to_content
 from driftscope.serving.words import headline
 
 HERE = Path(__file__).parent
@@ -98,7 +96,7 @@ def judged(found: Diagnosis, case: Mapping[str, Any], lost: float) -> str:
         # No reading of the drafter is wrong: that something differs is the whole answer.
         return "right" if found.named is None else "wrong: another switch"
     if found.named is not None and found.named.reading.switch == case["switch"]:
-        whole = found.named.reading.alternative.startswith(case["alternative"])
+        whole = any(part.reading.alternative.startswith(case["alternative"]) for part in found.tied)
         return "right" if whole else "right switch, another value"
     if any(part.reading.switch == case["switch"] for part in found.tied):
         return "among ties"
@@ -122,18 +120,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path, default=Path("build/benchmarks/engine_cases"))
     parser.add_argument("--to", type=Path, default=HERE.parent / "results" / "engine_cases.json")
-    parser.add_argument("--cache-dir", type=Path)
     parser.add_argument("-k", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=64)
     given = parser.parse_args()
     cases = json.loads((given.out / "cases.json").read_text("utf-8"))
     made, near_ties, about = {}, {}, {}
-    with stderr_progress() as progress:
-        for folder in sorted((given.out / "runs").iterdir()):
-            run = Run.open(folder)
-            made[folder.name] = readings(run, given.k, places=Places(cache_dir=given.cache_dir), progress=progress)
-            near_ties[folder.name] = near_tie_share(run)
-            about[folder.name] = run.info.checkpoint.sha256
+    for folder in sorted((given.out / "runs").iterdir()):
+        run = Run.open(folder)
+        found, whole = held_readings(run, given.k)
+        if not whole:
+            print(f"{folder}: not walked yet: driftscope engine {folder} --metrics FILE", file=sys.stderr)
+            continue
+        made[folder.name], near_ties[folder.name] = found, near_tie_share(run)
+        about[folder.name] = run.info.checkpoint.sha256
     rows = answers(cases, made, HERE / "counters", near_ties, given.tokens)
     result = {
         "provenance": provenance(),

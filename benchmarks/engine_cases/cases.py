@@ -60,10 +60,6 @@ def _no_fc_norm(config: Config, tensors: Tensors) -> None:
         del tensors[name]
 
 
-def _fc_norm(config: Config, tensors: Tensors) -> None:
-    config["fc_norm"] = True
-
-
 def _shift(by: int) -> Change:
     def change(config: Config, tensors: Tensors) -> None:
         config[IDS] = [boundary + by for boundary in default_boundaries(LAYERS)]
@@ -86,7 +82,6 @@ CHANGES: dict[str, tuple[Change | None, str, str]] = {
     "right": (None, "", ""),
     "carry": (_carry, "carry", ""),
     "no-fc-norm": (_no_fc_norm, "norms before fc", "none"),
-    "fc-norm-of-ones": (_fc_norm, "norms before fc", "one per aux feature, weights of one"),
     "aux-plus-1": (_shift(1), "aux_boundaries", "3, 16, 28"),
     "aux-minus-1": (_shift(-1), "aux_boundaries", "1, 14, 26"),
     "rope-10000": (_rope(1e4), "rope.theta", "10000"),
@@ -99,7 +94,7 @@ SERVED = {
         "eagle3.1": (
             "right", "carry", "no-fc-norm", "aux-plus-1", "aux-minus-1", "rope-10000", "rope-1e6", "no-map", "target-4-bit",
         ),
-        "eagle3": ("right", "carry", "fc-norm-of-ones", "aux-plus-1", "aux-minus-1", "rope-10000", "no-map"),
+        "eagle3": ("right", "carry", "aux-plus-1", "aux-minus-1", "rope-10000", "no-map"),
         "fc-norm": ("right", "carry", "no-fc-norm"),
         "post-norm": ("right", "carry"),
     },

@@ -45,7 +45,7 @@ class Walker(Runner):
         self.depth = depth
         material = _material(captures, depth, torch.device(device), anchors)
         super().__init__(material, embedding, head, dtype)
-        self._base: tuple[Setting, dict[int, tuple[list[Rows], Tensor]]] | None = None
+        self._base: dict[int, tuple[list[Rows], Tensor]] = {}
 
     @torch.no_grad()
     def walk(
@@ -57,15 +57,23 @@ class Walker(Runner):
         """
         changed = setting if hypothesis is None else hypothesis.apply(setting)
         drafter = self.build(changed)
+        if self._states is None or self._states[0] is not setting:
+            self._states, self._base = (setting, {}), {}
         wanted = set(range(len(self.material.captures)) if prompts is None else prompts)
-        # Rows of the text and step 1 are those of the declared setting.
-        shared = hypothesis is not None and hypothesis.reach in ("later", "logits")
+        reach = "all" if hypothesis is None else hypothesis.reach
         found: dict[int, PromptWalk] = {}
         for index, batch in enumerate(self.material.batches):
             if not wanted & set(batch.prompts.tolist()):
                 continue
             embedded = self.material.embedded(changed, batch).clamp(min=0)
-            first = self._first_of(setting, index) if shared else self._first(drafter, changed, index, embedded, None)
+            if reach in ("later", "logits"):
+                # Rows of the text and step 1 are those of the declared setting.
+                first = self._first_of(setting, index)
+            else:
+                rows = None
+                if reach == "chain" and drafter.config.num_layers == 1:
+                    rows = [Rows(layer.keys, layer.values, [], []) for layer in self._first_of(setting, index)[0]]
+                first = self._first(drafter, changed, index, embedded, rows)
             accepted = self._accepted(drafter, changed, batch, embedded, *first)
             for row, prompt in enumerate(batch.prompts.tolist()):
                 record = self.material.captures[prompt]
@@ -75,15 +83,10 @@ class Walker(Runner):
         return Walks(self.depth, tuple(found[prompt] for prompt in sorted(wanted & found.keys())))
 
     def _first_of(self, setting: Setting, index: int) -> tuple[list[Rows], Tensor]:
-        if self._base is None or self._base[0] is not setting:
-            self._base = setting, {}
-        kept = self._base[1]
-        if index not in kept:
-            batch = self.material.batches[index]
-            drafter = self._drafter(setting, keep=True)
-            embedded = self.material.embedded(setting, batch).clamp(min=0)
-            kept[index] = self._first(drafter, setting, index, embedded, None)
-        return kept[index]
+        if index not in self._base:
+            embedded = self.material.embedded(setting, self.material.batches[index]).clamp(min=0)
+            self._base[index] = self._first(self._drafter(setting, keep=True), setting, index, embedded, None)
+        return self._base[index]
 
     def _accepted(
         self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor, rows: list[Rows], residual: Tensor

@@ -157,9 +157,9 @@ def engine(
             content["gate"] = gate.to_dict()
         if counted is not None and opened is not None:
             from driftscope.serving.engine import compare_engine
+            from driftscope.serving.places import Places
             from driftscope.serving.report import content as diagnosis_content
             from driftscope.serving.report import keep
-            from driftscope.serving.texts import Places
 
             places = Places(checkpoint, target, device, None, trust_remote_code, cache_dir)
             found = compare_engine(opened, counted, traffic=traffic, walk=walk, places=places, progress=progress)

@@ -58,7 +58,8 @@ CODES: tuple[Definition, ...] = (
         " and the reading of this"
         " run does not.",
         measured=f"{_MEASURED} Every reading that the audit tries is walked over the same texts; those whose likelihood is within a"
-        " factor of 20 of the best one tie, and a switch is named only where all that tie are of that switch.",
+        " factor of 20 of the best one tie, and a switch is named only where all that tie are of that switch and the best fits"
+        " (p of .05 or more).",
         limits=f"Only readings that were walked can be named, one change at a time. {_LIMITS}",
         advice=(
             "Change the switch in the engine, or write it into the drafter's config.json, serve again, and compare again.",

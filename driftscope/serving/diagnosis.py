@@ -29,6 +29,8 @@ ALPHA = 0.01
 """Chance of calling a sound engine wrong, and p below which a reading is excluded."""
 TIED = log(20)
 """Readings whose likelihood is within a factor of 20 of the best one are not told apart."""
+FITS = 0.05
+"""p from which on a reading fits well enough to be named: the right one may not be among them."""
 LOSS = 0.1
 """Share of the accepted length that must not be lost unseen."""
 _SHIFTED = 2.0
@@ -61,6 +63,8 @@ class Ranked:
     p: float | None = None
     log_likelihood: float | None = None
     """Against the best one, which has 0."""
+    exact: bool = False
+    """Of the very prompts: every counter is one that it allows, the number of drafts included."""
 
     @property
     def excluded(self) -> bool:
@@ -97,7 +101,13 @@ class Diagnosis:
     def named(self) -> Ranked | None:
         """The reading that the counters name: the likeliest, where all that tie with it change the same switch."""
         switches = {part.reading.switch for part in self.tied}
-        return self.tied[0] if len(switches) == 1 else None
+        fits = bool(self.tied) and (self.tied[0].p or 0.0) >= FITS
+        return self.tied[0] if fits and len(switches) == 1 else None
+
+    @property
+    def to_the_digit(self) -> tuple[Ranked, ...]:
+        """Of the very prompts: other readings that predict every single counter, where the declared one does not."""
+        return () if self.exact else tuple(part for part in self.ranked if part.exact)
 
     @property
     def exit_code(self) -> int:
@@ -137,6 +147,8 @@ def diagnose(counters: Counters, readings: Sequence[Reading], traffic: Traffic |
         open_ones = [part for part in ordered if not part.excluded]
         top = open_ones[0].log_likelihood if open_ones else None
         tied = [part for part in open_ones if top is not None and (part.log_likelihood or 0.0) >= top - TIED]
+        # What predicts every single counter is not tied with what does not.
+        tied = [part for part in tied if part.exact] or tied
     low, high = _interval(first, distance, engine)
     return Diagnosis(
         counters=counters,
@@ -148,7 +160,7 @@ def diagnose(counters: Counters, readings: Sequence[Reading], traffic: Traffic |
         position=_position(distance, outcome) if engine.by_position else None,
         tied=tuple(tied),
         p=first.p or 0.0,
-        exact=traffic.same_prompts and bool((distance.difference == 0).all()),
+        exact=first.exact,
         more_drafts=more,
         low=low,
         high=high,
@@ -157,10 +169,14 @@ def diagnose(counters: Counters, readings: Sequence[Reading], traffic: Traffic |
 
 def engine_figures(counters: Counters) -> Figures:
     """Accepted of reached, by position where they are known."""
+    return Figures.of(engine_counts(counters), counters.per_position is not None)
+
+
+def engine_counts(counters: Counters) -> Floats:
+    """[k + 1]: drafts, and those that accepted at least 1, 2, ... k tokens; of a mean, k times the mean share."""
     if counters.per_position is None:
-        drafted = float(counters.tokens * counters.drafts)
-        return Figures(np.array([float(counters.accepted)]), np.array([drafted]), False)
-    return Figures.of(np.array([counters.drafts, *counters.per_position], dtype=np.float64), True)
+        return np.array([counters.drafts, *[counters.accepted / counters.tokens] * counters.tokens], dtype=np.float64)
+    return np.array([counters.drafts, *counters.per_position], dtype=np.float64)
 
 
 def _measurable(engine: Figures) -> int:
@@ -171,8 +187,9 @@ def _measurable(engine: Figures) -> int:
 
 def _distance(walks: Walks, engine: Figures, k: int, traffic: Traffic, counters: Counters, size: int) -> Distance:
     if traffic.same_prompts:
-        low, high = (Figures.of(part.sum(0), engine.by_position) for part in walks.bounds(k, traffic.max_tokens))
-        return distance_over_same_prompts(engine, low.first(size), high.first(size), traffic.changed, counters.rounding)
+        low, high = (part.sum(0) for part in walks.bounds(k, traffic.max_tokens))
+        counts, by_position = engine_counts(counters), engine.by_position
+        return distance_over_same_prompts(counts, low, high, by_position, size, traffic.changed, counters.rounding)
     walk = Figures.of(walks.counts(k), engine.by_position).first(size)
     kinds = [prompt.category for prompt in walks.prompts]
     return distance_over_traffic(engine, walk, kinds, requests=counters.requests, alike=traffic.alike)
@@ -186,7 +203,16 @@ def _ranked(reading: Reading, engine: Figures, k: int, traffic: Traffic, counter
         raise RunError("the run's texts hold no whole round: they are too short for so many drafted tokens")
     shares = tuple((total[1:] / total[0]).tolist())
     distance = _distance(walks, engine, k, traffic, counters, size)
-    return Ranked(reading, shares, sum(shares), distance.p, distance.log_likelihood)
+    exact = traffic.same_prompts and _exact(walks, k, traffic, counters)
+    return Ranked(reading, shares, sum(shares), distance.p, distance.log_likelihood, exact)
+
+
+def _exact(walks: Walks, k: int, traffic: Traffic, counters: Counters) -> bool:
+    low, high = (part.sum(0) for part in walks.bounds(k, traffic.max_tokens))
+    counts = engine_counts(counters)
+    if counters.per_position is None:
+        return bool(counts[0] == low[0] and low[1:].sum() <= counters.accepted <= high[1:].sum())
+    return bool(counts[0] == low[0] and (counts >= low).all() and (counts <= high).all())
 
 
 def _outcome(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from driftscope.errors import RunError
 from driftscope.from_engines.counters.model import Counters
 from driftscope.progress import NullProgress, ProgressReport
 from driftscope.runs.run import Run
 from driftscope.serving.diagnosis import Diagnosis, Traffic, diagnose
-from driftscope.serving.reading import DECLARED, Reading, walk_of
-
-if TYPE_CHECKING:
-    from driftscope.serving.texts import Places
+from driftscope.serving.places import Places
+from driftscope.serving.reading import DECLARED, Reading, held_readings, walk_of
 
 
 def compare_engine(
@@ -51,9 +48,13 @@ def compare_engine(
     if opened.info.checkpoint.switches.get("layer_form") == "dflash":
         report.message("readings of a drafter of all steps at once are not walked: only the run's own is compared")
         return diagnose(counters, [Reading(DECLARED, walks=walk_of(opened))], traffic)
-    from driftscope.serving.readings import readings
+    found, whole = held_readings(opened, depth)
+    if not whole:
+        # Not before it is needed: it takes torch along.
+        from driftscope.serving.readings import readings
 
-    return diagnose(counters, readings(opened, depth, places=places, progress=report), traffic)
+        found = readings(opened, depth, places=places, progress=report)
+    return diagnose(counters, found, traffic)
 
 
 def _checked(run: Run, counters: Counters, traffic: Traffic) -> tuple[Counters, Traffic]:

@@ -6,11 +6,13 @@ import json
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from driftscope.errors import RunError
+from driftscope.files.json import json_object
 from driftscope.runs.prompt_sums import chains
 from driftscope.runs.run import Run
 from driftscope.runs.summary import CLEAN
@@ -20,6 +22,10 @@ DECLARED = "declared"
 """The reading of the run itself."""
 KV = "draft KV"
 """Stands for the switch of a fault that is the engine's own."""
+_SCHEMA = 2
+"""Raise it when there are further readings: walks of those that were kept stay."""
+_FILE = "readings.json"
+_LARGEST = 64 * 2**20
 _NAMES = ("name", "switch", "declared", "alternative", "code", "words", "look_at", "reason")
 
 
@@ -66,6 +72,32 @@ def walk_of(run: Run) -> Walks:
             PromptWalk(name, known.category or "", known.text_length - known.prompt_length, found.length[part])
         )
     return Walks(int(rows["step"].max()), tuple(parts))
+
+
+def held_readings(run: Run, depth: int) -> tuple[list[Reading], bool]:
+    """What an earlier call kept of the same run, and whether that is all; nothing where it is of something else or damaged."""
+    try:
+        content = json_object(run.folder / "engine" / _FILE, RunError, limit=_LARGEST)
+        found = from_content(content)
+        # A fault that leaves holes behind a round is walked for one number of drafted tokens.
+        if content["of"] != _key(run) or content["depth"] != depth or found[0].name != DECLARED:
+            return [], False
+        return found, content["schema"] == _SCHEMA
+    except (OSError, RunError, KeyError, TypeError, ValueError, IndexError):
+        return [], False
+
+
+def keep_readings(run: Run, made: Sequence[Reading]) -> None:
+    """Store them in the run folder, if it can be written."""
+    with suppress(OSError):
+        write_json(run.folder / "engine" / _FILE, {"schema": _SCHEMA, "of": _key(run), **to_content(made)})
+
+
+def _key(run: Run) -> dict[str, Any]:
+    info = run.info
+    return {
+        "checkpoint": info.checkpoint.sha256, "target": info.target.fingerprint, "prompts": len(info.prompts),
+    }  # fmt: skip
 
 
 def from_content(content: dict[str, Any]) -> list[Reading]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,17 +16,13 @@ from driftscope.audit.setting import Setting
 from driftscope.captures.capture import Capture
 from driftscope.chain.drafter_inputs import drafter_text
 from driftscope.chain.pair import Pair
-from driftscope.errors import CheckpointError, DriftscopeError, RunError
-from driftscope.files.json import json_object
+from driftscope.errors import CheckpointError, DriftscopeError
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
-from driftscope.serving.reading import DECLARED, KV, Reading, from_content, to_content, write_json
-from driftscope.serving.texts import Places, pair_of, texts_of
+from driftscope.serving.places import Places
+from driftscope.serving.reading import DECLARED, KV, Reading, held_readings, keep_readings
+from driftscope.serving.texts import pair_of, texts_of
 from driftscope.stats.walks import PromptWalk, Walks
-
-_SCHEMA = 1
-_FILE = "readings.json"
-_LARGEST = 64 * 2**20
 
 
 def readings(
@@ -39,23 +33,17 @@ def readings(
     depth: drafted tokens of a round. Walks that the run folder holds are taken from there. Raises a DriftscopeError where the pair
     cannot be loaded, or is of a kind that is not audited.
     """
-    key = {
-        "checkpoint": run.info.checkpoint.sha256,
-        "target": run.info.target.fingerprint,
-        "prompts": len(run.info.prompts),
-    }
-    file = run.folder / "engine" / _FILE
-    held = _held(file, key)
-    # A fault that leaves holes behind a round is walked for one number of drafted tokens.
-    if held is not None and held[0].walks is not None and held[0].walks.depth == depth:
+    held, whole = held_readings(run, depth)
+    if whole:
         return held
-    made = _walked(run, depth, places or Places(), progress, anchors)
-    with suppress(OSError):
-        _keep(file, key, made)
+    made = _walked(run, depth, places or Places(), progress, anchors, {part.name: part for part in held})
+    keep_readings(run, made)
     return made
 
 
-def _walked(run: Run, depth: int, places: Places, progress: ProgressReport, anchors: int | None) -> list[Reading]:
+def _walked(
+    run: Run, depth: int, places: Places, progress: ProgressReport, anchors: int | None, held: Mapping[str, Reading]
+) -> list[Reading]:
     from driftscope.audit.walking import Walker
 
     progress.message(f"loading {run.info.checkpoint.path}")
@@ -64,12 +52,9 @@ def _walked(run: Run, depth: int, places: Places, progress: ProgressReport, anch
     setting = Setting(pair.config, pair.checkpoint.weights)
     target = facts(pair.target, pair.checkpoint.raw_config)
     # What a row is compared with is no switch of an engine; where a chain stands is among its own faults.
-    tried = [
-        h
-        for h in hypotheses(setting, target)
-        if h.reach != "labels" and h.alternative != "none" and h.switch != "chain_position"
-    ]
-    settings = [setting, *(h.apply(setting) for h in tried if not h.ruled_out)]
+    tried = [h for h in hypotheses(setting, target) if h.reach != "labels" and h.switch != "chain_position"]
+    new = [h for h in tried if h.name not in held]
+    settings = [setting, *(h.apply(setting) for h in new if not h.ruled_out)]
     boundaries = sorted({b for item in settings for b in item.boundaries(target.num_layers)})
     captures = texts_of(run, pair, boundaries, places, progress)
     walker = Walker(
@@ -78,12 +63,13 @@ def _walked(run: Run, depth: int, places: Places, progress: ProgressReport, anch
     setting = walker.cast(setting)
     faults = prefix_faults()
     progress.stage("walking every reading", len(tried) + len(faults) + 1)
-    found = [Reading(DECLARED, walks=walker.walk(setting))]
+    found = [held.get(DECLARED) or Reading(DECLARED, walks=walker.walk(setting))]
     progress.advance(note=DECLARED)
     for hypothesis in tried:
-        found.append(_reading(walker, setting, hypothesis))
+        found.append(held.get(hypothesis.name) or _reading(walker, setting, hypothesis))
         progress.advance(note=hypothesis.name)
-    return [*found, *_faults(pair, captures, faults, depth, progress)]
+    made = _faults(pair, captures, [fault for fault in faults if fault.name not in held], depth, progress)
+    return [*found, *(held[fault.name] for fault in faults if fault.name in held), *made]
 
 
 def _faults(
@@ -92,6 +78,8 @@ def _faults(
     """What an engine gets wrong by itself: the draft KV, and where the steps stand."""
     from driftscope.audit.walked import predict, seen_of
 
+    if not faults:
+        return
     drafter = pair.drafter
     texts = [drafter_text(pair.config, record, device=drafter.device, dtype=drafter.dtype) for record in captures]
     seen = [seen_of(drafter, text) for text in texts]
@@ -127,18 +115,3 @@ def _reading(walker: Any, setting: Setting, hypothesis: Hypothesis) -> Reading:
         return replace(about, walks=walker.walk(setting, hypothesis))
     except (CheckpointError, DriftscopeError) as error:
         return replace(about, reason=str(error))
-
-
-def _held(file: Path, key: dict[str, Any]) -> list[Reading] | None:
-    """What an earlier call kept, None where it is of something else or damaged."""
-    try:
-        content = json_object(file, RunError, limit=_LARGEST)
-        if content["schema"] != _SCHEMA or content["of"] != key:
-            return None
-        return from_content(content)
-    except (OSError, RunError, KeyError, TypeError, ValueError):
-        return None
-
-
-def _keep(file: Path, key: dict[str, Any], made: Sequence[Reading]) -> None:
-    write_json(file, {"schema": _SCHEMA, "of": key, **to_content(made)})

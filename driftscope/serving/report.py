@@ -62,4 +62,5 @@ def _row(part: Ranked) -> dict[str, Any]:
         "p": part.p,
         "log_likelihood": part.log_likelihood,
         "excluded": part.excluded,
+        "exact": part.exact,
     }

@@ -4,7 +4,6 @@ did not measure."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,9 @@ from driftscope.errors import RunError
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
 from driftscope.runs.summary import CLEAN
+from driftscope.serving.places import Places
 from driftscope.target.loops import loop_mask
 from driftscope.target.prompts import TokenizedPrompt
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the pair is, if it is not where the run says, and where it runs."""
-
-    checkpoint: str | Path | None = None
-    target: str | Path | None = None
-    device: str = "auto"
-    dtype: str | None = None
-    """None is that of the run."""
-    trust_remote_code: bool = False
-    cache_dir: str | Path | None = None
 
 
 def pair_of(run: Run, places: Places) -> Pair:

@@ -32,9 +32,11 @@ def headline(found: Diagnosis) -> str:
 
 
 def explanation(found: Diagnosis) -> str:
-    """Which reading predicts the counters; empty where nothing differs."""
+    """Which reading predicts the counters; empty where nothing differs and none but the declared one predicts every counter."""
     if found.outcome not in ("less", "more"):
-        return ""
+        exact = [part.reading.name for part in found.to_the_digit]
+        costs = "though the difference is too small to matter"
+        return f"every single counter is what {listed(exact[:_MANY])} predicts, {costs}" if exact else ""
     if not found.tied:
         return (
             "none of the readings that were walked predicts these counters: another target, a quantised one, or a fault of its"
@@ -47,6 +49,8 @@ def explanation(found: Diagnosis) -> str:
         also = f" ({listed(others[:_MANY])} predicted as well)" if others else ""
         return f"{reading_words(best)}: {predicts}{also}"
     names = [part.reading.name for part in found.tied]
+    if len(names) == 1:
+        return f"the likeliest is {names[0]}, but it fits badly (p {_p(best.p or 0.0)}): {predicts}"
     more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
     return f"the counters do not tell apart {', '.join(names[:_MANY])}{more}; the likeliest is {best.reading.name}: {predicts}"
 

@@ -53,7 +53,7 @@ class ChartBook:
         return {caption.name.replace("-", "_"): (probe, caption) for probe, caption in held}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or name not in self.names():
+        if name.startswith("_") or name in ("runs", "look") or name not in self.names():
             raise AttributeError(f"there is no chart {name}; the charts are {', '.join(self.names())}")
         return partial(self.draw, name)
 

@@ -135,22 +135,25 @@ def traffic_covariance(
 
 
 def distance_over_same_prompts(
-    engine: Figures, low: Figures, high: Figures, changed: float, rounding: float = 0.0
+    engine: Floats, low: Floats, high: Floats, by_position: bool, size: int, changed: float, rounding: float = 0.0
 ) -> Distance:
     """An engine that answered the very prompts of the walk, once each.
 
-    low, high: figures [figure] of the least and the most that it can have counted (`Walks.bounds`); within them nothing differs.
+    engine: counts [k + 1] of drafts and of those that accepted at least 1, 2, ... tokens; of a mean, k times the mean share.
+    low, high: the least and the most that it can have counted (`Walks.bounds`); within them nothing differs.
+    size: figures to compare, the first ones.
     changed: share of the rounds that another order of summation may change, e.g. through near ties; at least CHANGED.
     rounding: by how much a count of the engine may be off.
     """
-    ends = np.sort(np.stack([low.logit, high.logit]), 0)
-    nearest = np.clip(engine.logit, ends[0], ends[1])
+    # An engine that makes other rounds has another number of them.
+    factor = engine[0] / max(low[0], 1.0)
+    nearest = np.clip(engine, low * factor - rounding, high * factor + rounding)
+    here, there = (Figures.of(part, by_position).first(size) for part in (engine, nearest))
     # Independent both in the engine and in the walk.
-    variance = 2 * max(changed, CHANGED) * np.maximum(low.binomial, engine.binomial)
+    variance = 2 * max(changed, CHANGED) * np.maximum(here.binomial, there.binomial)
     # A single round more or less is no difference.
-    share = (low.share + high.share) / 2
-    step = (1 + rounding) / np.maximum(low.reached * share * (1 - share), 0.5)
-    return Distance(engine.logit - nearest, np.diag(variance + step**2))
+    step = 1 / np.maximum(here.reached * here.share * (1 - here.share), 0.5)
+    return Distance(here.logit - there.logit, np.diag(variance + step**2))
 
 
 def between_kinds(walk: Figures, kinds: Sequence[str]) -> Floats:

@@ -213,3 +213,22 @@ def test_screens_and_json_say_the_same(chances: tuple[float, ...]) -> None:
     assert len(plain["readings"]) == 4
     assert plain["not_walked"] == [{"name": "head: own", "reason": "no lm_head.weight is stored"}]
     assert headline(found).split(" (")[0][1:] in printed
+
+
+def test_a_reading_that_fits_badly_is_not_named() -> None:
+    given = readings()
+    served = counters(walks((0.45, 0.26, 0.12), **LONG))
+    found = diagnose(served, given[:3], Traffic(alike=True))
+    assert found.outcome == "less"
+    assert found.named is None or (found.named.p or 0.0) >= 0.05
+
+
+def test_what_costs_nothing_is_still_told_where_every_counter_says_so() -> None:
+    given = readings()
+    slight = walks((0.455, 0.40, 0.38), seed=0)
+    near = [*given, Reading("rope.theta: 10000", "rope.theta", "1000", "10000", "DS204", walks=slight)]
+    found = diagnose(counters(slight), near, Traffic(same_prompts=True))
+    assert found.outcome == "same"
+    assert [part.reading.name for part in found.to_the_digit] == ["rope.theta: 10000"]
+    assert "every single counter" in explanation(found)
+    assert finding(found) is None

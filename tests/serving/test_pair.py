@@ -20,9 +20,9 @@ from driftscope.checkpoints import save_checkpoint
 from driftscope.cli import app
 from driftscope.runs.rows import joint, match_matrix, to_numpy
 from driftscope.runs.run import Run
+from driftscope.serving.places import Places
 from driftscope.serving.reading import walk_of
 from driftscope.serving.readings import readings
-from driftscope.serving.texts import Places
 from driftscope.stats.walks import PromptWalk, Walks
 from tests.audit import pair as planted
 from tests.audit.test_audit import make

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from driftscope.probes.held import Held, figures_of, held, rows_of
+from driftscope.probes import known
+from driftscope.probes.held import Held, figures_of, held, record_of, rows_of
 from driftscope.runs.run import Run
 from driftscope.show.frames.base import Runs, labelled, recorded
 
@@ -38,11 +39,10 @@ def probe_figures_of(run: Run, probe: str, depth: int | None = None) -> Mapping[
 def probe_rows(runs: Runs, probe: str, depth: int | None = None) -> pd.DataFrame:
     """The tidy rows of a probe (`Record.rows`) with `run`; runs without it have none."""
     records: list[dict[str, Any]] = []
-    axes: tuple[str, ...] = ()
+    axes = record_of(known().get(probe)).axes
     for label, run in labelled(runs).items():
         for item in held(run):
             if item.name == probe:
-                axes = item.record.axes
                 figures = figures_of(run, item, depth)
                 records += [{"run": label, **row} for row in rows_of(item.record, figures)]
     return recorded(records, ("run", *axes, *(name for name in _EMPTY if name not in axes)), runs)
@@ -53,8 +53,9 @@ def sentences(runs: Runs, probe: str) -> list[str]:
     found = []
     for label, run in labelled(runs).items():
         for item in held(run):
-            if item.name == probe and item.record.sentences is not None:
-                for condition, text in item.record.sentences(figures_of(run, item)):
+            figures = figures_of(run, item) if item.name == probe and item.record.sentences else {}
+            if figures and item.record.sentences:
+                for condition, text in item.record.sentences(figures):
                     where = f"{label}, {condition}" if condition else label
                     found.append(f"{where}: {text}")
     return found
