@@ -50,6 +50,7 @@ test-cpus: venv
 generated: venv
 	$(BIN)/python docs/fill.py
 	$(BIN)/python -m tests.support
+	$(BIN)/python -m tests.summary_schema
 	$(BIN)/python -m tests.checkpoints.layouts
 
 docs: venv

@@ -35,8 +35,8 @@ def card(drawn: Drawn) -> None:
         show(drawn)
         with st.container(key=f"about-{drawn.name}"):
             if drawn.sentences:
-                st.markdown("\n".join(f"- {escaped(sentence)}" for sentence in drawn.sentences))
-            st.caption(escaped(drawn.about))
+                st.markdown("\n".join(f"- {prose(sentence)}" for sentence in drawn.sentences))
+            st.caption(prose(drawn.about))
             files(drawn)
 
 
@@ -84,6 +84,14 @@ def files(drawn: Drawn) -> None:
 def escaped(text: str) -> str:
     """Plain text inside Markdown: names from files must not become markup."""
     return "".join(f"\\{char}" if char in "\\`*_[]<>#$~:|" else char for char in text)
+
+
+def prose(text: str) -> str:
+    """A sentence as Markdown: words in backticks are code, all else is plain."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escaped(text)
+    return "".join(f"`{part}`" if number % 2 and part else escaped(part) for number, part in enumerate(parts))
 
 
 def _svg(drawn: Drawn, look: ThemeName) -> bytes:

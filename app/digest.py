@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import platformdirs
 
 from driftscope._version import __version__
+from driftscope.chain.patches import FACTORS, REASONS
 from driftscope.errors import DriftscopeError, RunError
 from driftscope.files.json import json_object
 from driftscope.findings.thresholds import load
@@ -21,22 +23,42 @@ from driftscope.runs.summary import counts
 from driftscope.show.report.content import RunPart
 
 Digest = dict[str, Any]
-_FORM = 2
+_FORM = 3
 """Goes into every key: raise it when a digest holds something else than before."""
+_COST = ("actual", "undrifted", "cost", "share", "depth", "anchors", "prompts", "served")
 
 
 def digest(run: Run, part: RunPart) -> Digest:
     """Verdict, onsets, codes and lengths of a run, ready for JSON; `part` is what the report says of it."""
     summary = run.summary()
+    last = summary["steps"][-1] if summary["steps"] else {}
     return {
         "kind": part.verdict.kind,
         "headline": part.verdict.headline,
+        "cause": part.verdict.cause,
+        "cost": _cost(summary),
+        "growth": last.get("growth"),
+        "displacement": last.get("displacement"),
         "onset": dict(part.assessment.onsets),
         "onset_spread": {key: dict(spread) for key, spread in part.assessment.spreads.items()},
         "codes": [finding.code for finding in part.assessment.wrong],
         "served": summary["acceptance_length"].get("served"),
         "steps": len(summary["steps"]),
         "prompts": counts(run)["prompts"],
+    }
+
+
+def _cost(summary: Mapping[str, Any]) -> Digest | None:
+    """What drift costs, by path, and why chains end; None where that was not measured."""
+    cost = summary.get("drift_cost")
+    if not cost:
+        return None
+    reasons = summary.get("rejections", {})
+    return {
+        **{name: cost[name] for name in _COST if name in cost},
+        "paths": {name: cost[name]["shapley"] for name in FACTORS if "shapley" in cost.get(name, {})},
+        "reasons": {name: reasons[name] for name in REASONS if name in reasons},
+        "rejected": reasons.get("rejected"),
     }
 
 

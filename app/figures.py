@@ -1,26 +1,31 @@
-"""What each page draws of one or more runs: plain functions, so that their results can be kept."""
+"""What each page draws of one or more runs: plain functions, so that their results can be kept. Charts, captions and tables are
+those of the gallery, as in the report."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from driftscope.app.drawing import Drawn
+from driftscope.probes import known
+from driftscope.probes.held import record_of
+from driftscope.probes.record import heading_of
+from driftscope.runs.summary import counts
 from driftscope.show import frames
-from driftscope.show.charts import attention as attention_charts
-from driftscope.show.charts import norms as norm_charts
 from driftscope.show.charts.linked import linked
 from driftscope.show.charts.theme import BUCKET_NAMES
 from driftscope.show.frames import Runs
-from driftscope.show.gallery import clean, conditions, figures_table
-from driftscope.show.gallery.cost import cost_pictures
-from driftscope.show.gallery.picture import Picture, View
-from driftscope.show.gallery.tables import NOT_MEASURED, bucket_table, ranking_table
+from driftscope.show.frames.measured import held_probes
+from driftscope.show.gallery import FIRST, Picture, View, figures_table, pictures_of
 from driftscope.show.report.content import RunPart, comparison_of, comparison_pictures, run_parts
+from driftscope.show.tables import NOT_MEASURED
 
+_ONE_HOT = 0.2
+"""Nats below which attention has in effect one key."""
 Onsets = tuple[tuple[tuple[str, Any, Any, Any], ...], ...]
 """Per run its onsets: key, onset, and the ends of its spread."""
 
@@ -30,165 +35,76 @@ def parts(runs: Runs) -> list[RunPart]:
     return run_parts(runs, None, None)
 
 
-def view(runs: Runs, found: Onsets = ()) -> View:
+def view(runs: Runs, found: Onsets = (), feed: str = "drafted", unit: Any = "rms") -> View:
     """All steps, with the onsets at the thresholds in force."""
     if not found:
-        return View(runs, None, _no_onsets())
+        return View(runs, None, _no_onsets(), feed, unit)
     starts = [{key: start for key, start, _, _ in part} for part in found]
     spreads = [{key: {"low": low, "high": high} for key, _, low, high in part} for part in found]
-    return View(runs, None, frames.onsets(runs, None, starts, spreads))
+    return View(runs, None, frames.onsets(runs, None, starts, spreads), feed, unit)
 
 
 def overview(runs: Runs, found: Onsets) -> list[Drawn]:
     """The one picture."""
-    return _drawn(clean.overview_pictures(view(runs, found)))
+    return _drawn(pictures_of(view(runs, found), FIRST))
 
 
-def costs(runs: Runs, found: Onsets) -> list[Drawn]:
-    """What drift costs, where that was measured."""
-    return _drawn(cost_pictures(view(runs, found)))
+def probe(runs: Runs, name: str, found: Onsets = ()) -> list[Drawn]:
+    """The pictures of one probe, where it was measured."""
+    return _drawn(pictures_of(view(runs, found), name))
+
+
+def of_probe(runs: Runs, name: str) -> list[Drawn]:
+    """The pictures of one probe as a section of its page."""
+    for run in runs:
+        # A damaged run is told on every page, also on one that needs no clean chains.
+        counts(run)
+    return _drawn(pictures_of(view(runs), name)) if any(item.name == name for item in held_probes(runs)) else []
+
+
+def heading(name: str) -> str:
+    """Of the section of a probe."""
+    item = known()[name]
+    return heading_of(name, item.question, record_of(item))
+
+
+def of_page(runs: Runs, page: str) -> list[tuple[str, str, list[Drawn]]]:
+    """(probe, heading, pictures) of every probe of these runs that stands on a page of the app."""
+    shown = view(runs)
+    for run in runs:
+        # A damaged run is told on every page, also on one that needs no clean chains.
+        counts(run)
+    held = [item for item in held_probes(runs) if item.record.page == page]
+    return [(item.name, item.heading, _drawn(pictures_of(shown, item.name))) for item in held]
 
 
 def norms(runs: Runs, unit: Any, mode: Any, feed: str) -> list[Drawn]:
     """Sizes: of the carry, of every site, of the target's stream, of the aux features; directions and updates."""
-    shown = []
-    sizes = frames.site_norms(runs, "size", unit, feed)
-    name = norm_charts.UNIT_NAMES[unit]
-    carry = frames.carry_norms(runs, unit, feed)
-    if len(carry):
-        shown.append(
-            Drawn.chart(
-                "carry",
-                "Size of the carried state",
-                f"{name} of the state that a step hands to the next, log scale, behind that of the last rows before the chain,"
-                " which are made from real target features: a jump at the rule is the crossing from prefill to draft. Bands are"
-                " 95% intervals over prompts. A post-norm carry is flat by construction.",
-                norm_charts.carry(carry, unit),
-                figures_table(carry, ["where"], form=".4g"),
-            )
-        )
-    shown += _drawn(clean.jump_pictures(runs, feed))
-    sites = sizes if mode == "size" else frames.site_norms(runs, mode, unit, feed)
-    if len(sites):
-        about = {
-            "size": f"{name} by site, in the order of computation",
-            "growth": "RMS over the same chain's own step 1",
-            "matched": "RMS over that of the same site at the same position with real target features: 1 is no drift",
-        }[mode]
-        shown.append(
-            Drawn.chart(
-                "sites",
-                "Every site of the drafter, step by step",
-                f"{about}; colours on a log scale. An empty cell was not measured.",
-                norm_charts.sites(sites, mode, unit),
-                figures_table(sites, ["site"], "step", form=".3g", intervals=False, counts=False),
-            )
-        )
-    layers, aux = frames.layer_norms(runs, unit), frames.aux_norms(runs, unit)
-    if len(layers):
-        shown.append(
-            Drawn.chart(
-                "boundaries",
-                "The target's residual stream",
-                f"{name} by boundary (residual stream after so many layers), log scale, sink positions apart; dashed rules mark"
-                " the boundaries that the drafter reads.",
-                norm_charts.boundaries(layers, unit),
-                figures_table(layers, ["boundary"], "region", form=".3g", counts=False),
-            )
-        )
-    if len(aux):
-        shown.append(
-            Drawn.chart(
-                "aux",
-                "Aux features and their share of the fused input",
-                f"{name} of each feature that the drafter reads, before and after its own norm, and the share of its block (L2 of"
-                " the block over the sum of the blocks' L2).",
-                norm_charts.aux(aux, unit),
-                figures_table(aux, ["boundary", "region"], "quantity", form=".3g", counts=False),
-            )
-        )
-    for key, title, about, frame, draw in (
-        (
-            "cosines",
-            "Direction of the carried state",
-            "Cosine with the step before, and with the carry at the same position without drafting.",
-            frames.cosines(runs, feed),
-            norm_charts.cosines,
-        ),
-        (
-            "updates",
-            "Size of updates",
-            "RMS of what attention and MLP add, over the residual that they add it to: as that grows, each step adds less.",
-            frames.update_ratios(runs, feed),
-            norm_charts.updates,
-        ),
-    ):
-        if len(frame):
-            table = figures_table(frame, ["step"], "quantity", counts=False)
-            shown.append(Drawn.chart(key, title, about, draw(frame), table))
-    return [*shown, *_drawn(conditions.layers_pictures(view(runs)))]
+    sites = "sites" if mode == "size" else f"sites-{mode}"
+    names = ("carry", "jumps", sites, "boundaries", "aux", "cosines", "updates")
+    return [*_drawn(pictures_of(view(runs, (), feed, unit), "norms", names)), *probe(runs, "layers")]
 
 
 def attention(runs: Runs, feed: str, split: bool, found: Onsets) -> list[Drawn]:
     """Where attention is, per step: masses, excess, per key, entropy, displacement."""
-    steps = frames.step_figures(runs, feed)
-    marks = view(runs, found).onsets if feed == "drafted" else _no_onsets()
-    held = set(steps["quantity"])
-    shown = []
-    if "mass" in held:
-        shown.append(
-            Drawn.chart(
-                "attention",
-                "Where attention is",
-                "Share of attention by part of the context, mean over layers and heads; the parts are disjoint and add up to 1.",
-                attention_charts.stacked(steps),
-                bucket_table(steps, "mass", ".3f"),
-            )
-        )
-    if "excess" in held:
-        shown.append(
-            Drawn.chart(
-                "excess",
-                "Beyond the same place without drafting",
-                "Mass minus the mass on the same positions when the row is made from real target features; 0 at step 1 by"
-                " construction. Dashed rules mark onsets.",
-                attention_charts.excess(steps, marks, split=split),
-                bucket_table(steps, "excess", "+.3f"),
-            )
-        )
-    if "displacement" in held:
-        shown.append(
-            Drawn.chart(
-                "displacement",
-                "Attention that moved",
-                "Half the sum of absolute excess over the parts, per head, then the mean over heads: 0 none, 1 all of it.",
-                attention_charts.displacement(steps, marks),
-                figures_table(steps[steps["quantity"] == "displacement"], ["step"]),
-            )
-        )
-    keys = frames.per_key(runs, feed)
-    if len(keys):
-        named = keys.assign(bucket=keys["bucket"].map(BUCKET_NAMES))
-        shown.append(
-            Drawn.chart(
-                "per-key",
-                "Attention per key",
-                "Mass over the part's share of the keys, log scale: 1 is what attention without preference gives.",
-                attention_charts.per_key(keys),
-                figures_table(named, ["step"], "bucket", form=".2f"),
-            )
-        )
-    if "entropy" in held:
-        shown.append(
-            Drawn.chart(
-                "entropy",
-                "Entropy of attention",
-                "In nats, mean over layers and heads.",
-                attention_charts.entropy(steps),
-                figures_table(steps[steps["quantity"] == "entropy"], ["step"]),
-            )
-        )
-    return shown
+    shown = view(runs, found, feed)
+    first = pictures_of(shown, "attention", ("attention",))
+    excess = pictures_of(shown, "attention", ("excess",), {"split": split})
+    drawn = _drawn([*first, *excess, *pictures_of(shown, "attention", ("displacement", "per-key", "entropy"))])
+    told = _spread_words(frames.step_figures(runs, feed))
+    return [
+        replace(item, sentences=(*item.sentences, told)) if item.name == "entropy" and told else item for item in drawn
+    ]
+
+
+def _spread_words(steps: pd.DataFrame) -> str:
+    """How many keys share the attention, by the entropy of the last step."""
+    rows = steps[(steps["quantity"] == "entropy") & steps["mean"].notna()]
+    if rows.empty:
+        return ""
+    value = float(rows.sort_values("step")["mean"].iloc[-1])
+    keys = f"as over {math.exp(value):.1f} equally strong keys at the last step"
+    return f"Attention is {keys}: nearly all on one key" if value < _ONE_HOT else f"Attention is spread {keys}"
 
 
 def ranking(runs: Runs, bucket: str, feed: str) -> pd.DataFrame:
@@ -198,73 +114,12 @@ def ranking(runs: Runs, bucket: str, feed: str) -> pd.DataFrame:
 
 def head_grid(runs: Runs, bucket: str, feed: str) -> list[Drawn]:
     """Head x step, the heads that drift most first."""
-    ranked = frames.head_ranking(runs, bucket, feed)
-    if ranked.empty:
-        return []
-    cells = frames.head_masses(runs, kinds=["excess"], buckets=[bucket], feed=feed, intervals=False)
-    return [
-        Drawn.chart(
-            "heads",
-            "Heads, strongest drift first",
-            "Excess by head and step; right: at the last step with its 95% interval. p on hover is adjusted for having looked"
-            " at every head.",
-            attention_charts.heads(cells, ranked),
-            ranking_table(ranked),
-        )
-    ]
+    return _drawn(pictures_of(view(runs, (), feed), "attention", ("heads",), {"bucket": bucket}))
 
 
 def one_head(runs: Runs, layer: int, head: int, feed: str) -> list[Drawn]:
     """Masses and excess of one head."""
-    rows = frames.head_masses(runs, layer, head, feed=feed)
-    if rows.empty:
-        return []
-    table, excess = bucket_table(rows, "mass", ".3f"), bucket_table(rows, "excess", "+.3f")
-    if len(excess):
-        beyond = {name: f"{name}, excess" for name in BUCKET_NAMES.values()}
-        table = table.merge(
-            excess[["step", *(name for name in excess if name in beyond)]].rename(columns=beyond), on="step"
-        )
-    return [
-        Drawn.chart(
-            "head",
-            f"Layer {layer}, head {head}",
-            "Share of attention by part, and the same minus that of the same position without drafting, of this head alone;"
-            " bands are 95% intervals over prompts.",
-            attention_charts.one_head(rows),
-            table,
-        )
-    ]
-
-
-def noise(runs: Runs) -> list[Drawn]:
-    """Dose-response, KL and flips."""
-    return _drawn(conditions.noise_pictures(view(runs)))
-
-
-def pin(runs: Runs) -> list[Drawn]:
-    """What is left with the size of the state held."""
-    return _drawn(conditions.pin_pictures(view(runs)))
-
-
-def acceptance(runs: Runs) -> list[Drawn]:
-    """Joint and conditional, survival, served lengths, confidence."""
-    return _drawn(clean.acceptance_pictures(view(runs)))
-
-
-def depth(runs: Runs) -> list[Drawn]:
-    """Beyond the depth of training."""
-    return _drawn(conditions.depth_pictures(view(runs)))
-
-
-def template(runs: Runs) -> list[Drawn]:
-    """Prompts wrapped otherwise."""
-    return _drawn(conditions.template_pictures(view(runs)))
-
-
-def length(runs: Runs) -> list[Drawn]:
-    """Long texts and windows."""
-    return _drawn(conditions.length_pictures(view(runs)))
+    return _drawn(pictures_of(view(runs, (), feed), "attention", ("head",), {"layer": layer, "head": head}))
 
 
 def _drawn(pictures: Any) -> list[Drawn]:

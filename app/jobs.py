@@ -158,12 +158,14 @@ def progress(job: Job) -> Progress | None:
     stage, done, total = found[-1]["stage"], int(found[-1]["done"]), int(found[-1]["total"])
     # The log has a line every few seconds; shards are there as soon as they are measured.
     if stage == _PROBING:
-        done = max(done, min(total, _shards(job.folder)))
+        done = max(done, min(total, sum(shards(job.folder).values())))
     return Progress(stage, done, total)
 
 
-def _shards(folder: Path) -> int:
-    return sum(not path.name.startswith(".") for path in (folder / "shards").glob("*/*"))
+def shards(folder: Path) -> dict[str, int]:
+    """Prompts that are measured, by the name of the shard: `clean`, or that of a probe."""
+    held = sorted(part for part in (folder / "shards").glob("*") if part.is_dir())
+    return {part.name: sum(not path.name.startswith(".") for path in part.iterdir()) for part in held}
 
 
 def program() -> list[str]:

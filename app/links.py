@@ -7,8 +7,12 @@ from typing import Any
 
 import streamlit as st
 
+from driftscope.app.cards import escaped
+
 _KEPT = "kept"
 """Session state: what was last written into the address, so that it survives a change of page."""
+_MISSING = "missing-options"
+"""Session state: by parameter, what an address asked for in vain, and what is shown instead."""
 
 
 def chosen(name: str, options: Sequence[str], default: str | None = None) -> str:
@@ -29,17 +33,51 @@ def choice(
     name: str,
     options: Sequence[str],
     default: str | None = None,
+    said: bool = True,
     **settings: Any,
 ) -> str:
-    """One of `options` by a Streamlit widget (selectbox, segmented_control, ...), kept in the address as `name`."""
+    """One of `options` by a Streamlit widget (selectbox, segmented_control, ...), kept in the address as `name`.
+
+    An address that asks for something else is told so, unless `said` is False, as long as what is shown instead is shown.
+    """
     key = _key(name)
+    asked = _asked(name)
     value = chosen(name, options, default)
     st.session_state[key] = value
     picked = widget(label, options, key=key, **settings)
     # A segmented control can be emptied by a second click.
     value = picked if picked in options else value
     keep(name, value)
+    if said:
+        _say(label, name, asked if asked not in options else None, str(value))
     return str(value)
+
+
+def known(name: str, options: Sequence[str]) -> bool:
+    """Whether the address, or the page before, names one of the options."""
+    return _wanted(name) in options
+
+
+def only(names: Sequence[str]) -> None:
+    """Take parameters of other pages out of the address; what they were is remembered."""
+    for name in list(st.query_params):
+        if name not in names:
+            del st.query_params[name]
+
+
+def _asked(name: str) -> str | None:
+    """What somebody else wrote into the address since."""
+    address = st.query_params.get(name)
+    return address if address != st.session_state.get(_KEPT, {}).get(name) else None
+
+
+def _say(label: str, name: str, asked: str | None, shown: str) -> None:
+    missing: dict[str, tuple[str, str]] = st.session_state.setdefault(_MISSING, {})
+    if asked is not None:
+        missing[name] = (asked, shown)
+    gone, instead = missing.get(name, ("", ""))
+    if gone and instead == shown:
+        st.warning(f"{label}: there is no {escaped(gone)} here; this is {escaped(shown)}.", icon=":material/link_off:")
 
 
 def choices(label: str, name: str, options: Sequence[str], default: Sequence[str], most: int) -> list[str]:

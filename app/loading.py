@@ -10,12 +10,13 @@ import pyarrow as pa
 import streamlit as st
 from altair.utils.schemapi import debug_mode
 
+from driftscope.app import swatches
 from driftscope.app.digest import Digest, digest, store, stored
 from driftscope.app.figures import parts
 from driftscope.app.library import Entry, signature
 from driftscope.errors import DriftscopeError, RunError
 from driftscope.runs.run import Run
-from driftscope.show.frames import Runs
+from driftscope.show.frames import Runs, labelled
 
 # Arrow's own allocator gives memory back after every file; getting it again page by page takes longer than reading does.
 pa.set_memory_pool(pa.system_memory_pool())
@@ -31,7 +32,9 @@ def open_run(entry: Entry) -> Run:
 def computed(what: Callable[..., Any], entries: Sequence[Entry], *options: Any) -> Any:
     """`what(runs, *options)`, computed once while the runs stay the same. Options must be plain values."""
     keys = tuple((str(entry.folder), signature(entry.folder)) for entry in entries)
-    return _computed(f"{what.__module__}.{what.__qualname__}", keys, options, what, [open_run(e) for e in entries])
+    runs = [open_run(entry) for entry in entries]
+    found = _computed(f"{what.__module__}.{what.__qualname__}", keys, options, what, runs)
+    return swatches.dressed(found, swatches.labelled(list(labelled(runs)), entries))
 
 
 def digest_of(entry: Entry, *, wait: bool = True) -> Digest | None:
@@ -53,6 +56,18 @@ def digest_of(entry: Entry, *, wait: bool = True) -> Digest | None:
             found = {"problem": f"{type(error).__name__}: {error}"}
     if found is not None:
         _digests()[key] = found
+    return found
+
+
+def kept(what: Callable[[Runs], Digest], entries: Sequence[Entry]) -> Digest:
+    """`what(runs)`, a JSON object, kept on disk while the runs stay the same."""
+    key = " ".join([what.__qualname__, *(signature(entry.folder) for entry in entries)])
+    found = _digests().get(key) or stored(key)
+    if found is None:
+        with st.spinner("comparing the runs"):
+            found = what([open_run(entry) for entry in entries])
+        store(key, found)
+    _digests()[key] = found
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import streamlit as st
 
+from driftscope.app import answer_html
 from driftscope.show.charts.theme import BACKGROUND, ThemeName
 
 GRID = "grid"
@@ -67,6 +68,9 @@ _CSS = """
     { grid-template-columns: minmax(0, 1fr) !important; }
   [class*="st-key-grid"] > * { grid-column: span 1 !important; }
 }
+.st-key-answers { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 600px), 1fr)); }
+.st-key-answers > :has(> [class*="st-key-answer"]) { width: 100%; }
+.st-key-corners { gap: .6rem; align-items: center; }
 .stMain h1 { font-size: 1.6rem; padding: 0 0 .2rem; }
 .stMain h2 { font-size: 1.25rem; padding: .6rem 0 .2rem; }
 .stMain h3 { font-size: 1.02rem; padding: 0 0 .5rem; }
@@ -89,6 +93,7 @@ _CSS = """
 def apply() -> None:
     """Styles of every page."""
     st.html(_CSS)
+    st.html(f"<style>{answer_html.CSS}</style>")
 
 
 def theme_name() -> ThemeName:

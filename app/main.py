@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from driftscope.app import look, shell
+from driftscope.app import links, look, rights, shell
 
 # File, title and icon of every page.
 SECTIONS: dict[str, list[tuple[str, str, str]]] = {
@@ -15,13 +15,24 @@ SECTIONS: dict[str, list[tuple[str, str, str]]] = {
         ("noise", "Noise", "graphic_eq"),
         ("acceptance", "Acceptance", "check_circle"),
         ("robustness", "Robustness", "shield"),
+        ("probes", "Other probes", "science"),
         ("compare", "Compare", "compare_arrows"),
         ("tokens", "Tokens", "notes"),
+        ("training", "Training", "model_training"),
     ],
     "Checkpoint": [("checkpoint", "Checkpoint", "inventory_2"), ("new_run", "New run", "play_circle")],
 }
+# What each page keeps in the address besides the run.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "overview": ("step",),
+    "norms": ("unit", "mode", "feed"),
+    "attention": ("feed", "parts", "towards", "head"),
+    "compare": ("runs", "step"),
+    "tokens": ("prompt", "anchor", "step"),
+    "training": ("training",),
+}
 # Pages that choose runs themselves, or none.
-WITHOUT_RUN = ("compare", "new_run")
+WITHOUT_RUN = ("compare", "training", "new_run")
 # Reserved for the first page, which is served without a path.
 HOME = "home"
 
@@ -54,6 +65,10 @@ def main() -> None:
     page = st.navigation(pages, expanded=True)
     if page.url_path == "overview":
         page.run()
+    name = "overview" if page.url_path in ("", HOME) else page.url_path
+    # The token of an address holds for the session.
+    rights.may_start()
+    links.only(("run", "token", *PARAMETERS.get(name, ())))
     with shell.messages(page.title):
         if (page.url_path or "overview") in WITHOUT_RUN or shell.choose_run():
             page.run()

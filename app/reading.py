@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from driftscope.errors import RunError
+from driftscope.runs.run import Run
 from driftscope.runs.summary import CLEAN
 from driftscope.show.frames import Runs
 
+COST = "cost"
+_ENDS = ["anchor", "step", "reason", "prob", "target_prob"]
 _CHAIN = ["anchor", "step", "loop", "drafted", "text", "match", "accepted", "rank", "prob", "top_prob"]
 
 
@@ -43,6 +47,8 @@ class Reading:
     """One row per anchor and step: drafted and target's token, acceptance, rank, probabilities, bucket masses."""
     attended: pd.DataFrame
     """One row per anchor, step and heavy key: `position`, `own`, `bucket`, `mass`."""
+    ends: pd.DataFrame
+    """One row per anchor of the probe `cost`: `step`, `reason`, `prob`, `target_prob`; empty where it was not run."""
 
     @property
     def anchors(self) -> list[int]:
@@ -83,7 +89,25 @@ def reading(runs: Runs, prompt: str) -> Reading:
     heavy = run.prompt_table("attended", CLEAN, prompt)[["anchor", "step", "position", "own", "bucket", "mass"]]
     length = next(entry.prompt_length for entry in run.info.prompts if entry.id == prompt)
     attended = heavy.astype({"bucket": str}).reset_index(drop=True)
-    return Reading(prompt, length, tuple(text["piece"].astype(str)), pieces, chains, attended)
+    return Reading(prompt, length, tuple(text["piece"].astype(str)), pieces, chains, attended, _ends(run, prompt))
+
+
+def mean_lengths(runs: Runs) -> dict[str, float]:
+    """Accepted tokens per anchor outside loops by prompt, those that lose most first; a prompt without any is last."""
+    run = runs[0]
+    rows = run.table("anchors", CLEAN, columns=["variant", "feed", "prompt", "anchor", "loop", "accepted"])
+    rows = rows[(rows["variant"] == CLEAN) & (rows["feed"] == "drafted") & ~rows["loop"] & rows["accepted"].notna()]
+    by_prompt = rows.groupby(rows["prompt"].astype(str))
+    found = (by_prompt["accepted"].sum() / by_prompt["anchor"].nunique()).sort_values(kind="stable")
+    return {str(name): float(value) for name, value in found.items()}
+
+
+def _ends(run: Run, prompt: str) -> pd.DataFrame:
+    try:
+        rows = run.prompt_table("rejections", COST, prompt)
+    except RunError:
+        return pd.DataFrame(columns=_ENDS)
+    return rows[_ENDS].reset_index(drop=True) if len(rows) else pd.DataFrame(columns=_ENDS)
 
 
 def accepted_lengths(chains: pd.DataFrame) -> dict[int, int]:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import html
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import streamlit as st
 
-from driftscope.app import jobs, links
+from driftscope.app import jobs, links, swatches
 from driftscope.app.cards import escaped
 from driftscope.app.library import Entry, find_runs, given_paths
+from driftscope.app.loading import digest_of
+from driftscope.app.square import corners
 from driftscope.errors import DriftscopeError, RunError
 
 _CURRENT, _GONE = "current-run", "missing-run"
 """Session state: the entry of this page; the run that a link asked for, and the one shown instead."""
+_EVERY = "4s"
+"""How often the folders are looked through."""
 
 
 def entries() -> list[Entry]:
     """Every run that the app knows of, those started here included."""
+    found = _found()
+    swatches.remember(found)
+    return found
+
+
+def _found() -> list[Entry]:
     return find_runs(dict.fromkeys([*given_paths(), *jobs.folders()]))
 
 
@@ -34,11 +45,23 @@ def choose_run() -> bool:
     if not found:
         return False
     names = [entry.id for entry in found]
+    by_id = dict(zip(names, found, strict=True))
+    told = {entry.id: f"{swatches.of(entry).sign} {entry.id}" for entry in found}
     asked = st.query_params.get("run")
+    first = names[0] if links.known("run", names) else _first(found).id
     with st.sidebar:
-        name = links.choice(st.selectbox, "Run", "run", names)
-        entry = next(entry for entry in found if entry.id == name)
+        name = links.choice(
+            st.selectbox,
+            "Run",
+            "run",
+            names,
+            first,
+            format_func=told.__getitem__,
+            said=False,
+        )
+        entry = by_id[name]
         _facts(entry)
+        watch(found)
     if asked is not None and asked not in names:
         st.session_state[_GONE] = (asked, name)
     gone, instead = st.session_state.get(_GONE, ("", ""))
@@ -46,6 +69,34 @@ def choose_run() -> bool:
         st.warning(f"There is no run {escaped(gone)} here; this is {escaped(name)}.", icon=":material/link_off:")
     st.session_state[_CURRENT] = entry
     return True
+
+
+def _first(found: Sequence[Entry]) -> Entry:
+    """What an address without a run opens: of a 2 x 2 the run without either switch, else the newest; never a broken one."""
+    started = [entry for entry in found if entry.info is not None and measured(entry)]
+    for entry in started:
+        if "problem" in (digest_of(entry) or {}):
+            continue
+        four = corners(started, {}, entry)
+        corner = four[0] if four else entry
+        return corner if corner is entry or "problem" not in (digest_of(corner) or {}) else entry
+    return next((entry for entry in found if entry.info is not None), found[0])
+
+
+def watch(found: Sequence[Entry]) -> None:
+    """Look every few seconds whether runs came, went, began or were finished."""
+    st.fragment(_look_again, run_every=_EVERY)(_state(found))
+
+
+def _look_again(before: object) -> None:
+    if _state(_found()) != before:
+        st.rerun()
+
+
+def _state(found: Sequence[Entry]) -> list[tuple[str, int, bool]]:
+    """What a page is drawn anew for; not every prompt of a measurement that goes on."""
+    counts = [(entry, measured(entry), len(entry.info.prompts) if entry.info else 0) for entry in found]
+    return [(entry.id, min(done, 1), done >= wanted > 0) for entry, done, wanted in counts]
 
 
 def current() -> Entry:
@@ -82,6 +133,7 @@ def _facts(entry: Entry) -> None:
     if info is None:
         return
     switches = info.checkpoint.switches
+    st.html(f"{swatches.of(entry).svg()} <b>{html.escape(entry.id)}</b>")
     parts = [f"**{escaped(entry.checkpoint)}** for {escaped(entry_target(entry))}", escaped(info.checkpoint.layout)]
     if "carry" in switches:
         parts.append(f"{escaped(str(switches['carry']))}-norm carry")

@@ -6,7 +6,6 @@ import html
 import math
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 import pandas as pd
 
@@ -47,8 +46,8 @@ def legend(look: ThemeName) -> str:
     )
 
 
-def text(reading: Reading, anchor: int, step: int, address: Mapping[str, str], look: ThemeName) -> str:
-    """The whole text; tokens of the continuation are links to the chain that starts there.
+def text(reading: Reading, anchor: int, step: int, look: ThemeName) -> str:
+    """The whole text with one chain inside it.
 
     A key made from the target's features is marked at the token of its feature, the chain's own rows at their step.
     """
@@ -58,11 +57,10 @@ def text(reading: Reading, anchor: int, step: int, address: Mapping[str, str], l
     top = max((key.mass for key in keys), default=1.0)
     chain = reading.chain(anchor)
     first, after = anchor + 2, anchor + 2 + len(chain)
-    links = {start + 1: html.escape(urlencode({**address, "anchor": str(start)})) for start in reading.anchors}
     parts = []
     for position, piece in enumerate(reading.text):
         if position == first:
-            parts.append(_chain(reading, chain, step, own, top, links))
+            parts.append(_chain(reading, chain, step, own, top))
         if first <= position < after:
             continue
         if position == reading.prompt_length:
@@ -71,8 +69,6 @@ def text(reading: Reading, anchor: int, step: int, address: Mapping[str, str], l
         if position == anchor + 1:
             about = "the last token of the target: the chain starts from it"
             shown = f'<span title="{about}" style="{_START}">{shown}</span>'
-        else:
-            shown = _linked(shown, links.get(position))
         parts.append(shown)
     return f'<div style="{_ink(look)};{_TEXT}">{"".join(parts)}</div>'
 
@@ -88,38 +84,34 @@ def states_of(chain: pd.DataFrame) -> list[str]:
     ]
 
 
+def rank_text(rank: Any, state: str) -> str:
+    """The rank of the target's token; behind a rejected token the chain has left the text, and the rank says little."""
+    told = "no rank" if pd.isna(rank) else f"rank {int(rank)}"
+    return f"{told}, off the path" if state == "later" else told
+
+
 def visible(piece: str) -> str:
     """A token so that its white space can be seen."""
     marked = "".join({"\n": "⏎", "\t": "⇥"}.get(char, char) for char in piece)
     return marked.replace(" ", "␣", 1) if marked else "∅"
 
 
-def _chain(
-    reading: Reading, chain: pd.DataFrame, step: int, own: Mapping[int, Key], top: float, links: Mapping[int, str]
-) -> str:
+def _chain(reading: Reading, chain: pd.DataFrame, step: int, own: Mapping[int, Key], top: float) -> str:
     boxes = []
     for row, state in zip(chain.to_dict("records"), states_of(chain), strict=True):
         number = int(row["step"])
-        box = _box(reading, row, state, own.get(number), top, number == step)
-        boxes.append(_linked(box, links.get(int(row["anchor"]) + 1 + number)))
+        boxes.append(_box(reading, row, state, own.get(number), top, number == step))
     return f'<span style="white-space:normal">{"".join(boxes)}</span>'
-
-
-def _linked(shown: str, query: str | None) -> str:
-    """A link to the chain that starts behind this token, if one does."""
-    if query is None:
-        return shown
-    return f'<a href="?{query}" target="_self" style="color:inherit;text-decoration:none">{shown}</a>'
 
 
 def _box(reading: Reading, row: Mapping[Any, Any], state: str, key: Key | None, top: float, picked: bool) -> str:
     """One drafted token above the target's."""
     colour, sign, about = _STATES[state]
     drafted, target = reading.piece(row["drafted"]), reading.piece(row["text"])
-    rank = "no rank" if pd.isna(row["rank"]) else f"rank {row['rank']}"
+    rank = rank_text(row["rank"], state)
     told = (
-        f"step {row['step']}: drafted {drafted!r} ({_share(row['top_prob'])} by the drafter), {about}; the target writes"
-        f" {target!r} ({rank}, {_share(row['prob'])} by the drafter)"
+        f"step {row['step']}: drafted {drafted!r} ({share(row['top_prob'])} by the drafter), {about}; the target writes"
+        f" {target!r} ({rank}, {share(row['prob'])} by the drafter)"
     )
     style = f"{_BOX}border-bottom:3px solid {colour};"
     if key is not None:
@@ -151,7 +143,8 @@ def percent(mass: float) -> str:
     return "<1%" if 0 < mass < 0.005 else f"{mass:.0%}"
 
 
-def _share(value: Any) -> str:
+def share(value: Any) -> str:
+    """A probability."""
     return "not recorded" if pd.isna(value) else f"{value:.1%}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from driftscope.runs.run import Run
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 from driftscope.target.prompts import Prompt
 
 RUNS = ("first", "second")
@@ -57,7 +57,7 @@ def repeated(options: dict[str, Any], prompts: Sequence[Prompt], seconds: float)
 
 def compared(first: Run, second: Run) -> tuple[int, list[str]]:
     """Rows of all tables of the first run, and the names of the tables that are not the same in both, bit for bit."""
-    tables = {name: (first.table(name), second.table(name)) for name in TABLES}
+    tables = {name: (first.table(name), second.table(name)) for name in all_tables()}
     differ = [name for name, (one, other) in tables.items() if not one.equals(other)]
     return sum(len(one) for one, _ in tables.values()), differ
 

@@ -39,7 +39,7 @@ from provenance import write_result  # noqa: E402
 
 from driftscope.errors import DriftscopeError  # noqa: E402
 from driftscope.runs.run import Run  # noqa: E402
-from driftscope.runs.schema import TABLES  # noqa: E402
+from driftscope.runs.schema import tables as all_tables  # noqa: E402
 from tests.tiny_pair import TinyPair, save_pair, tiny_pair, write_prompts  # noqa: E402
 
 MAX_STARTS = 2000
@@ -200,7 +200,7 @@ def _compare(calm: Path, killed: Path, outcome: Outcome) -> None:
         absent = [p.id for p in run.info.prompts if not run.done("clean", p.id)]
         if absent or not run.info.prompts:
             outcome.problems.append(f"the {what} run lacks {len(absent)} shards")
-    for name in TABLES:
+    for name in all_tables():
         try:
             left, right = one.table(name), other.table(name)
             outcome.rows[name] = len(left)

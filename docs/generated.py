@@ -10,7 +10,8 @@ from driftscope.findings import Definition, definitions
 from driftscope.findings import thresholds as limits
 from driftscope.probes import DEFAULT, SHIPPED, Probe, available
 from driftscope.probes.options import option_fields
-from driftscope.runs.schema import TABLES, Column
+from driftscope.runs.schema import Column
+from driftscope.runs.schema import tables as all_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = {
@@ -150,7 +151,7 @@ def tables_page() -> str:
         " embeddings). An empty value was not measured. A column with braces is a family: `rms/{site}` is there once per"
         " site.",
     ]
-    for table in TABLES.values():
+    for table in all_tables().values():
         rows = "\n".join(_column(column) for column in table.columns)
         parts += [f"## {table.name}", f"| column | type | meaning |\n|---|---|---|\n{rows}"]
     return "\n\n".join(parts) + "\n"

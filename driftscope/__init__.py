@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from driftscope.api import capture_prompts, load_pair, open_run, probe, probe_pair
     from driftscope.audit import audit as audit_checkpoint
     from driftscope.compare import compare as compare_runs
+    from driftscope.runs.columns import Table
     from driftscope.runs.run import Run
     from driftscope.show.chartbook import ChartBook
 
@@ -40,9 +41,15 @@ _LAZY = {
 
 
 def _summary(run: Run, depth: int | None = None) -> dict[str, Any]:
-    from driftscope.figures.summary import run_summary
+    from driftscope.probes.held import run_summary
 
     return run_summary(run, depth)
+
+
+def _tables() -> dict[str, Table]:
+    from driftscope.probes import declared_tables
+
+    return declared_tables()
 
 
 def _charts(run: Run) -> ChartBook:
@@ -52,7 +59,7 @@ def _charts(run: Run) -> ChartBook:
 
 
 # Here, because whoever imports any module of the package imports this one first.
-VIEWS.update(summary=_summary, charts=_charts)
+VIEWS.update(summary=_summary, tables=_tables, charts=_charts)
 
 
 def __getattr__(name: str) -> Any:

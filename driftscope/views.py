@@ -6,4 +6,5 @@ from collections.abc import Callable
 from typing import Any
 
 VIEWS: dict[str, Callable[..., Any]] = {}
-"""`summary`: (run, depth) -> its figures; `charts`: (run) -> its charts by name."""
+"""`summary`: (run, depth) -> its figures; `charts`: (run) -> its charts by name; `tables`: () -> the tables that probes declare, by
+name."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from driftscope.errors import DriftscopeError
 from driftscope.probes.base import Variant
+from driftscope.probes.record import Figures, Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
+
+
+def in_steps(run: RunFolder, depth: int | None) -> Figures:
+    """None of its own: they stand in the `steps` of the summary."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,7 @@ class CleanProbe:
 
     name: str
     question: str
+    record: Record = field(default=Record(figures=in_steps, printed=False), repr=False, compare=False)
     shard: str = "clean"
     temperature: float = 1.0
     """Of target and drafter, for the sampling acceptance; every other figure is greedy."""

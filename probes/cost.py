@@ -29,15 +29,84 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from driftscope.chain.patches import OWN, REAL, patches
+from driftscope.chain.patches import OWN, REAL, REASONS, patches
 from driftscope.errors import DriftscopeError
+from driftscope.figures.cost import run_cost
 from driftscope.probes.base import Variant
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
+from driftscope.runs.columns import BOOL, FLOAT, INT16, INT32, PROMPT, STRING, Column, Table, optional
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
+
+
+_THERE = "the row of the rejected step without drafting"
+REJECTIONS = Table(
+    "rejections",
+    (
+        PROMPT,
+        Column("anchor", INT32, "position t at which the chain starts", least=0),
+        Column("loop", BOOL, "as in the table anchors: not in default figures"),
+        optional("step", INT16, "first step whose token differs from the text; null where all were accepted"),
+        optional("reason", STRING, "why, the first that holds; null where all were accepted", values=REASONS),
+        optional("mends_state", BOOL, "the real state alone drafts the text's token there; null in a block"),
+        optional("mends_pattern", BOOL, "so does the real attention alone; null in a block"),
+        optional("mends_values", BOOL, "so do the real values alone; null in a block"),
+        optional("rank", INT32, f"of the text's token at {_THERE}; null outside the draft vocabulary"),
+        optional("prob", FLOAT, f"the drafter's probability of it at {_THERE}; null as rank is"),
+        optional("target_prob", FLOAT, "the target's probability of it"),
+        Column("gained", INT16, "accepted steps at which the row without drafting is wrong", least=0),
+        Column("tie", BOOL, "a known end of the patched chains differs by a tie within rounding"),
+    ),
+)
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return run_cost(run, depth)
+
+
+def _layout(axis: str, form: str) -> Layout:
+    return Layout((axis,), "unit", form=form, counts=False)
+
+
+RECORD = Record(
+    tables=(REJECTIONS,),
+    figures=figures,
+    at_top=True,
+    heading="Cost: how many accepted tokens does drift cost, and by which path?",
+    printed=False,
+    pictures=(
+        Caption(
+            "cost-budget",
+            "Where the drafted tokens go",
+            "Of the tokens that a chain drafts: those accepted, and those lost behind the first rejection, by its reason. Drift is "
+            "the reason only where a row from real target features would have been right.",
+            "cost",
+            table=_layout("part", ".2f"),
+        ),
+        Caption(
+            "cost-paths",
+            "What drift costs, by path",
+            "Accepted tokens that drift costs, in all and through the carried state, the attention rows and the values of the "
+            f"chain's own rows (Shapley values, which sum to it); {INTERVALS}.",
+            "cost_paths",
+            table=_layout("path", "+.3f"),
+        ),
+        Caption(
+            "cost-steps",
+            "Where chains end, step by step",
+            "Of the chains that are alive at a step, which part is accepted, and for which reason the others end there. Drift can "
+            "only be the reason from step 2 on: step 1 is made from real features. Few chains are alive at deep steps.",
+            "cost_steps",
+            table=Layout(("step", "part"), "unit", form=".1%"),
+        ),
+    ),
+    page="overview",
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +117,7 @@ class CostProbe:
     name: str = "cost"
     question: str = "How many accepted tokens does drift cost, and by which path?"
     shard: str = "cost"
+    record = RECORD
     anchors: int | Literal["all"] = 16
     """The first so many of each prompt, so that they are consecutive."""
     depth: int | None = None

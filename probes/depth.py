@@ -9,15 +9,71 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driftscope.errors import DriftscopeError
+from driftscope.figures.depth import depth_figures, depth_rows
 from driftscope.probes.base import Variant
+from driftscope.probes.record import Caption, Figures, Layout, Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
 
 VARIANT = "depth"
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return depth_figures(run.table("anchors", "depth"), run.table("heads", "depth"))
+
+
+def sentences(figures: Figures) -> list[tuple[str, str]]:
+    at = figures.get("collapse")
+    if at is None or at == "not measurable":
+        return []
+    told = "does not fall" if at == "none" else f"falls from step {at} on"
+    return [("", f"agreement with the target {told} under half of step 1's")]
+
+
+RECORD = Record(
+    figures=figures,
+    about={
+        "drafted": "per step, of chains that embed their own tokens",
+        "text": "per step, of chains that embed the text",
+        "collapse": "the first step whose text-fed agreement is under half of step 1's, none, or not measurable",
+    },
+    rows=depth_rows,
+    axes=("feed", "step", "quantity", "bucket"),
+    table=Layout(("step",), where={"quantity": ("agreement", "conditional")}, counts=False),
+    sentences=sentences,
+    heading="Depth: where does it collapse when it drafts further?",
+    pictures=(
+        Caption(
+            "depth-agreement",
+            "Agreement to the horizon",
+            "Share of top tokens that are the target's, fed with the text at every step; and conditional acceptance. The rule "
+            "marks where agreement falls under half of step 1's.",
+            "depth",
+            table=Layout(("step",), "column", counts=False),
+        ),
+        Caption(
+            "depth-rank",
+            "Rank of the target's token",
+            "Geometric mean of its rank among the draft logits, log scale; 1 is the top.",
+            "rank",
+            table=Layout(("step",), "column", form=".3g", counts=False),
+        ),
+        Caption(
+            "depth-growth",
+            "Growth to the horizon",
+            "RMS of the carried state over step 1's, log scale.",
+            "depth",
+            {"quantity": "growth"},
+            Layout(("step",), "column", form=".2f", counts=False),
+        ),
+    ),
+    page="acceptance",
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +83,7 @@ class DepthProbe:
     name: str = "depth"
     question: str = "At which step does it collapse when it drafts to the horizon?"
     shard: str = "depth"
+    record = RECORD
     steps: int | None = None
     """At most the run's horizon, which it is when None."""
 

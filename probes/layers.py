@@ -19,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscope.errors import DriftscopeError
+from driftscope.figures.layers import layers_figures, layers_rows
 from driftscope.probes.base import Variant
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
+from driftscope.runs.columns import FEED, INT16, INT32, PROMPT, STEP, STRING, SUM, Column, Table, optional
+from driftscope.runs.columns import VARIANT as VARIANT_COLUMN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +31,73 @@ if TYPE_CHECKING:
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
 
 Floats = NDArray[np.float64]
 
 VARIANT = "layers"
 MIN_ANCHORS = 8
 """With fewer anchors a prompt has no CKA."""
+
+
+SIMILARITY = Table(
+    "similarity",
+    (
+        VARIANT_COLUMN,
+        FEED,
+        PROMPT,
+        STEP,
+        Column("boundary", INT16, least=0),
+        Column(
+            "row", STRING, "of the target: t+k, t+k-1 or t, for step k of anchor t", values=("next", "same", "anchor")
+        ),
+        Column("anchors", INT32, "anchors outside loops", least=0),
+        optional("cka", SUM, "linear CKA of the carries and the boundary over those anchors, unbiased HSIC"),
+        optional("sum_cos", SUM, "sum of their cosines; null where the widths differ"),
+    ),
+)
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return layers_figures(run.table("similarity", "layers"))
+
+
+def sentences(figures: Figures) -> list[tuple[str, str]]:
+    return [("", figures["sentence"])] if "sentence" in figures else []
+
+
+RECORD = Record(
+    tables=(SIMILARITY,),
+    figures=figures,
+    about={
+        "boundaries": "the target's, that were compared",
+        "steps": "per step: likeness to every boundary at three rows, the likest one, and what the step looks like",
+        "sentence": "the same in words",
+    },
+    rows=layers_rows,
+    axes=("step", "row", "boundary", "quantity"),
+    table=Layout(("step",), "row", where={"quantity": "best_cka"}, counts=False),
+    sentences=sentences,
+    heading="Layers: is a step the next position, or a deeper layer?",
+    pictures=(
+        Caption(
+            "layers-best",
+            "What a step looks like",
+            f"Highest likeness of the carry to any boundary of the target, at three rows; {INTERVALS}.",
+            "layers",
+            {"best": True},
+            Layout(("step",), "row", counts=False),
+        ),
+        Caption(
+            "layers",
+            "Likeness by boundary",
+            "Linear CKA of the carry and the target's residual stream, fed with the text.",
+            "layers",
+            table=Layout(("row", "step"), "boundary", form=".2f", intervals=False, counts=False),
+        ),
+    ),
+    page="norms",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +107,7 @@ class LayersProbe:
     name: str = "layers"
     question: str = "Is a step a deeper layer at the same row, or the next position's features?"
     shard: str = "layers"
+    record = RECORD
     needs_carry = True
     count: int = 8
 

@@ -16,8 +16,10 @@ import numpy as np
 
 from driftscope.captures.conditions import Condition, PlannedText, Source, condition_row, condition_table
 from driftscope.errors import DriftscopeError
+from driftscope.figures.length import length_figures, length_rows, position_limit_of
 from driftscope.probes.base import Variant
 from driftscope.probes.condition_rows import condition_rows
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Settings, Subject
     from driftscope.drafter.attention import Window
+    from driftscope.runs.folder import RunFolder
 
 FULL = "full"
 POLICIES = {
@@ -33,6 +36,58 @@ POLICIES = {
     "window+sink": "a window, and the rows up to the target's last sink",
     "window+system": "a window, and the rows of the system prompt",
 }
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    tables = (run.table(name, "length") for name in ("steps", "heads", "conditions", "variants"))
+    return length_figures(*tables, position_limit=position_limit_of(run))
+
+
+def sentences(figures: Figures) -> list[tuple[str, str]]:
+    """Where acceptance breaks and what rescues it."""
+    return [("", figures["sentence"])] if "sentence" in figures else []
+
+
+def _layout(quantity: str, form: str) -> Layout:
+    where, renamed = {"quantity": quantity}, {"length": "tokens"}
+    return Layout(("tokens",), "policy", form=form, where=where, renamed=renamed, counts=False)
+
+
+RECORD = Record(
+    figures=figures,
+    about={
+        "depth": "steps of the chains",
+        "texts": "conversations at each length",
+        "policies": "by attention policy: acceptance, growth and excess at each length",
+        "position_limit": "the positions that the drafter's config names",
+        "window": "rows that a window holds",
+        "breaks": "by policy: the length from which on less than half of the acceptance is kept",
+        "rescues": "by window: whether it keeps half where full attention does not",
+        "sentence": "the same in words",
+    },
+    rows=length_rows,
+    axes=("policy", "length", "quantity"),
+    sentences=sentences,
+    heading="Length: where does acceptance break, and does a window rescue it?",
+    pictures=(
+        Caption(
+            "length",
+            "Acceptance by length of the text",
+            f"Accepted tokens a chain, without the bonus token, under full attention and under windows; {INTERVALS}.",
+            "length",
+            table=_layout("anchor_mean", ".2f"),
+        ),
+        Caption(
+            "length-excess",
+            "Excess by length of the text",
+            f"Attention on self-generated tokens beyond no drafting, at the last step; {INTERVALS}.",
+            "length",
+            {"quantity": "excess"},
+            _layout("excess", "+.3f"),
+        ),
+    ),
+    page="robustness",
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +104,7 @@ class LengthProbe:
     name: str = "length"
     question: str = "At which length of the text does acceptance break, and does an attention window rescue it?"
     shard: str = "length"
+    record = RECORD
 
     def __post_init__(self) -> None:
         if not self.lengths or sorted(set(self.lengths)) != list(self.lengths):

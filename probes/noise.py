@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscope.errors import DriftscopeError
+from driftscope.figures.noise import noise_figures, noise_rows, noise_sentences
 from driftscope.probes.base import Variant
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +28,53 @@ if TYPE_CHECKING:
     from driftscope.chain.chain import Feed
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
 
 NoiseSite = Literal["state", "carry", "embed"]
 CLEAN = "noise/clean"
 TEXT_QUANTITIES = ("kl", "flip", "cos_clean")
+
+
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return noise_figures(run.table("steps", "noise"), run.table("variants", "noise"))
+
+
+def _moved(name: str, title: str, about: str) -> Caption:
+    return Caption(
+        f"noise-{name}",
+        title,
+        f"{about}, fed with the text, by size of the noise in units of the row's RMS (alpha); {INTERVALS}.",
+        "noise",
+        {"quantity": name},
+        Layout(("site", "alpha"), "step", intervals=False, counts=False),
+    )
+
+
+RECORD = Record(
+    figures=figures,
+    about={
+        "clean": "acceptance lengths of the same anchors without noise",
+        "depth": "steps of the chains",
+        "sites": "by site: a level for every alpha, and the alpha at which half of a length is lost",
+    },
+    rows=noise_rows,
+    axes=("site", "alpha", "step", "quantity"),
+    sentences=noise_sentences,
+    heading="Noise: how much acceptance is left when the state or the embedding is noisy?",
+    pictures=(
+        Caption(
+            "noise-dose",
+            "Length kept under noise",
+            "Acceptance length as a share of the undisturbed one, by the noise's size in units of the row's RMS (square-root"
+            f" scale); a cross marks where half is lost; {INTERVALS}.",
+            "noise",
+            table=Layout(("site", "alpha"), where={"step": 0, "quantity": ("served_kept", "anchor_mean_kept")}),
+        ),
+        _moved("kl", "KL by step", "KL divergence from the undisturbed draft, in nats"),
+        _moved("flips", "Flips by step", "Share of top tokens that the noise changes"),
+    ),
+    page="noise",
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +84,7 @@ class NoiseProbe:
     name: str = "noise"
     question: str = "How much acceptance is left when the carried state or the embedding is noisy?"
     shard: str = "noise"
+    record = RECORD
     sites: tuple[NoiseSite, ...] = ("state", "embed")
     alphas: tuple[float, ...] = (0.1, 0.5, 1.0)
     """In units of the row's RMS."""

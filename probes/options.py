@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from driftscope.probes.base import Probe
     from driftscope.runs.run import Run
 
-_FIXED = ("name", "question", "shard")
+_FIXED = ("name", "question", "shard", "record")
 
 
 def option_fields(probe: Probe) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from driftscope.figures.pin import pin_figures, pin_rows, pin_sentences
 from driftscope.probes.base import Variant
+from driftscope.probes.record import Caption, Figures, Layout, Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from driftscope.chain.interventions import Intervention
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Subject
+    from driftscope.runs.folder import RunFolder
 
 FREE = "pin/free"
 PINS = {
@@ -30,6 +33,44 @@ PINS = {
 QUANTITIES = ("rms/state", "rms/carry")
 
 
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return pin_figures(run.table("steps", "pin"), run.table("heads", "pin"))
+
+
+RECORD = Record(
+    figures=figures,
+    about={
+        "caveat": "what a pin is not",
+        "drift": "whether there is a drift to explain",
+        "free": "the undisturbed chains",
+        "pins": "by pin: excess, its slope, the share of the slope that is gone, the length kept",
+    },
+    rows=pin_rows,
+    axes=("condition", "step", "quantity"),
+    sentences=pin_sentences,
+    heading="Pin: how much of the drift does the size of the carried state cause?",
+    pictures=(
+        Caption(
+            "pin-excess",
+            "Excess with the size held",
+            "Excess on self-generated tokens, free and with the RMS pinned from step 2 on. A pin at inference is a diagnostic,"
+            " not a fix: the drafter was not trained under it.",
+            "pin",
+            table=Layout(("step",), "condition", form="+.3f", where={"quantity": "excess"}, counts=False),
+        ),
+        Caption(
+            "pin-effects",
+            "What the pin removes and what it costs",
+            "Share of the excess per step that is gone with the size held; acceptance length kept under the pin.",
+            "pin",
+            {"effects": True},
+            Layout(("condition",), form=".1%", counts=False),
+        ),
+    ),
+    page="noise",
+)
+
+
 @dataclass(frozen=True)
 class PinProbe:
     """Drafted chains, free and under each pin."""
@@ -37,6 +78,7 @@ class PinProbe:
     name: str = "pin"
     question: str = "How much of the drift does the magnitude of the carried state cause?"
     shard: str = "pin"
+    record = RECORD
     needs_carry = True
 
     def boundaries(self, pair: Pair) -> tuple[int, ...]:

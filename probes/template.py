@@ -18,8 +18,10 @@ from jinja2 import TemplateError
 
 from driftscope.captures.conditions import Condition, PlannedText, Source, distinct, spread
 from driftscope.errors import DriftscopeError, PromptError
+from driftscope.figures.template import template_figures, template_rows
 from driftscope.probes.base import Variant
 from driftscope.probes.condition_rows import condition_rows
+from driftscope.probes.record import INTERVALS, Caption, Figures, Layout, Record
 from driftscope.probes.wording import FORMATS, LONG_SYSTEM, OTHER_SYSTEM
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from driftscope.chain.pair import Pair
     from driftscope.chain.prompt_chains import Settings, Subject
+    from driftscope.runs.folder import RunFolder
     from driftscope.target.prompts import Prompt
 
 REGULAR = "template/regular"
@@ -44,6 +47,43 @@ SYSTEMS = {
 }
 
 
+def figures(run: RunFolder, depth: int | None) -> Figures:
+    return template_figures(*(run.table(name, "template") for name in ("steps", "heads", "conditions")))
+
+
+def sentences(figures: Figures) -> list[tuple[str, str]]:
+    """(condition, what it leaves of the acceptance)."""
+    told = figures.get("conditions", {})
+    return [(name, found["sentence"].removeprefix(f"{name}: ")) for name, found in told.items()]
+
+
+RECORD = Record(
+    figures=figures,
+    about={
+        "depth": "steps of the chains",
+        "prompts": "asked under every condition",
+        "double_bos": "conditions whose prompts start with two beginning-of-text tokens",
+        "regular": "acceptance and drift under the regular template",
+        "conditions": "by condition: the same, and what is kept of it on the same prompts",
+    },
+    rows=template_rows,
+    axes=("condition", "quantity"),
+    sentences=sentences,
+    heading="Template: how much depends on how the prompt is wrapped?",
+    pictures=(
+        Caption(
+            "template",
+            "Against the regular template",
+            "On the same prompts: acceptance length kept, growth relative to the regular one, change of the excess;"
+            f" {INTERVALS}.",
+            "template",
+            table=Layout(("condition",), forms={"length_kept": ".1%"}),
+        ),
+    ),
+    page="robustness",
+)
+
+
 @dataclass(frozen=True)
 class TemplateProbe:
     """Drafted chains over up to `prompts` prompts, evenly spaced among those of the run, under each condition."""
@@ -54,6 +94,7 @@ class TemplateProbe:
     name: str = "template"
     question: str = "How much does acceptance depend on the chat template, the BOS token and the system prompt?"
     shard: str = "template"
+    record = RECORD
 
     def __post_init__(self) -> None:
         if self.prompts < 1:

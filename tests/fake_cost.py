@@ -10,7 +10,7 @@ import pandas as pd
 
 from driftscope.chain.patches import FACTORS, OWN, REAL, Patch, patches
 from driftscope.chain.rejections import rejections
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 
 
 @dataclass(frozen=True)
@@ -106,4 +106,4 @@ def told(fake: FakeCost, prompts: int = 14) -> dict[str, pd.DataFrame]:
     """The tables of prompts p00, p01, .., as a run returns them."""
     parts = [cost_shard(fake, f"p{number:02d}", number) for number in range(prompts)]
     joined = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
-    return {name: TABLES[name].frame(TABLES[name].conform(rows)) for name, rows in joined.items()}
+    return {name: all_tables()[name].frame(all_tables()[name].conform(rows)) for name, rows in joined.items()}

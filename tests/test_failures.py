@@ -22,7 +22,7 @@ from driftscope.api import probe
 from driftscope.cli import app
 from driftscope.errors import CheckpointError, DriftscopeError, PromptError, RunError, TargetError
 from driftscope.runs.run import Run
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 from tests import tiny_target
 from tests.tiny_pair import TinyPair, save_pair, write_prompts
 
@@ -220,7 +220,7 @@ def test_killed_and_resumed_gives_the_rows_of_an_undisturbed_run(pair: TinyPair,
     assert (out / "run.json").read_bytes() == before
     resumed = probe(pair.checkpoint, out=out, probes=PROBES, resume=True, **pair.options)
     whole = probe(pair.checkpoint, out=tmp_path / "whole", probes=PROBES, **pair.options)
-    for name in TABLES:
+    for name in all_tables():
         pd.testing.assert_frame_equal(resumed.table(name), whole.table(name), check_exact=True)
     assert len(whole.table("anchors")["prompt"].unique()) == 3
 

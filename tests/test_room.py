@@ -13,7 +13,7 @@ import torch
 from driftscope.api import probe
 from driftscope.chain import observe, room
 from driftscope.runs.run import Run
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 from tests.tiny_pair import CONFIG, TinyPair, save_pair
 
 CPU = torch.device("cpu")
@@ -93,7 +93,7 @@ def test_figures_do_not_depend_on_what_is_free(monkeypatch: pytest.MonkeyPatch, 
 
     (much, whole), (little, part) = run("much", 64 << 30), run("little", 1 << 18)
     assert part < 5 < whole
-    for name in TABLES:
+    for name in all_tables():
         one, other = much.table(name), little.table(name)
         assert list(one.columns) == list(other.columns)
         pd.testing.assert_frame_equal(one, other, rtol=1e-4, atol=1e-5, obj=name)

@@ -60,7 +60,10 @@ def test_contract(summary: dict[str, Any]) -> None:
         "onset",
         "onset_spread",
         "provenance",
+        "probes",
     ]
+    # What the clean chains tell beyond their steps; other probes were not run.
+    assert list(summary["probes"]) == ["acceptance"]
     assert list(summary["checkpoint"]) == ["path", "sha256", "layout", "switches"]
     assert list(summary["acceptance_length"]) == [
         "anchor_mean",

@@ -18,6 +18,7 @@ from driftscope.runs.run import Run
 from tests.fake_cost import FakeCost, cost_shard
 from tests.fake_run import Fake, meta, prompt_ids, tables
 from tests.rich_run import drifting, unmeasured
+from tests.summary_schema import FILE, made_anew
 
 SCHEMA = json.loads((files("driftscope") / "schemas" / "summary.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -29,6 +30,14 @@ def errors(content: Any) -> list[str]:
 
 def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_its_probes_are_those_of_the_records() -> None:
+    """`make generated` writes it anew."""
+    assert FILE.read_text(encoding="utf-8") == made_anew()
+    assert {"noise", "pin", "depth", "layers", "template", "length"} <= set(
+        SCHEMA["properties"]["probes"]["properties"]
+    )
 
 
 def test_summary_and_printed_content_conform() -> None:
@@ -88,7 +97,27 @@ def _unknown(content: dict[str, Any]) -> None:
     content["steps"][0]["carry_l2"] = {"mean": 1.0, "low": None, "high": None}
 
 
-@pytest.mark.parametrize("spoil", [_no_mean, _mass_of_two, _step_0, _onset_in_words, _other_version, _unknown])
+def _probe_interval_without_ends(content: dict[str, Any]) -> None:
+    del content["probes"]["noise"]["clean"]["anchor_mean"]["low"]
+
+
+def _figure_that_no_record_declares(content: dict[str, Any]) -> None:
+    content["probes"]["pin"]["pinned"] = 1.0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _no_mean,
+        _mass_of_two,
+        _step_0,
+        _onset_in_words,
+        _other_version,
+        _unknown,
+        _probe_interval_without_ends,
+        _figure_that_no_record_declares,
+    ],
+)
 def test_what_does_not_conform_is_found(spoil: Callable[[dict[str, Any]], None]) -> None:
     content = copy.deepcopy(drifting().summary())
     spoil(content)

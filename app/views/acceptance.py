@@ -16,19 +16,19 @@ def page() -> None:
     """The page."""
     entry = current()
     st.title("Acceptance", anchor=False)
-    drawn = computed(figures.acceptance, [entry])
+    drawn = computed(figures.probe, [entry], "acceptance")
     if not drawn:
-        st.info("This run holds no chains yet.", icon=":material/info:")
-        return
+        not_measured(entry, "acceptance", "The undisturbed chains were not run, which acceptance is read from.")
     part: RunPart = computed(figures.parts, [entry])[0]
     for column, (name, text, meaning) in zip(st.columns(max(len(part.lengths), 1)), part.lengths, strict=False):
         value, _, interval = text.partition(" ")
         with column.container(border=True, key=f"length-{name}", height="stretch"):
             st.metric(f"length {name}" if name.startswith("with") else f"{name} length", f"{value} tokens")
             st.caption(f"95% {interval.strip('()')}; {meaning}" if interval else meaning)
-    grid(drawn, "acceptance")
+    if drawn:
+        grid(drawn, "acceptance")
     st.header("Beyond the depth of training", anchor=False)
-    deeper = computed(figures.depth, [entry])
+    deeper = computed(figures.probe, [entry], "depth")
     if deeper:
         grid(deeper, "depth")
     else:

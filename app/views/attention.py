@@ -9,6 +9,7 @@ from driftscope.app.cards import grid
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed
 from driftscope.app.marks import onsets_of
+from driftscope.app.missing import not_measured
 from driftscope.app.shell import current
 from driftscope.app.views.norms import FEEDS
 from driftscope.show.charts.theme import BUCKET_NAMES
@@ -28,7 +29,7 @@ def page() -> None:
         )
     drawn = computed(figures.attention, [entry], feed, parts == "split", onsets_of([entry]))
     if not drawn:
-        st.info("This run holds no attention yet.", icon=":material/info:")
+        not_measured(entry, "attention", "The undisturbed chains were not run, which attention is read from.")
         return
     grid(drawn)
     _heads(entry, feed)
@@ -40,7 +41,7 @@ def _heads(entry: Entry, feed: str) -> None:
     with row:
         bucket = links.choice(
             st.segmented_control,
-            "Sorted by drift towards",
+            "Sorted by how much moved to or from",
             "towards",
             _BUCKETS,
             format_func=lambda name: BUCKET_NAMES[name],
@@ -51,7 +52,7 @@ def _heads(entry: Entry, feed: str) -> None:
         return
     names = [f"{layer}.{head}" for layer, head in zip(ranked["layer"], ranked["head"], strict=True)]
     told = {
-        name: f"layer {layer}, head {head} ({mean:+.3f})"
+        name: f"layer {layer}, head {head} ({_direction(mean)})"
         for name, layer, head, mean in zip(names, ranked["layer"], ranked["head"], ranked["mean"], strict=True)
     }
     with row:
@@ -61,6 +62,11 @@ def _heads(entry: Entry, feed: str) -> None:
         [*computed(figures.head_grid, [entry], bucket, feed), *computed(figures.one_head, [entry], layer, head, feed)],
         "heads",
     )
+
+
+def _direction(moved: float) -> str:
+    """Heads are sorted by size: which way it goes must be said."""
+    return f"gains {moved:.3f}" if moved >= 0 else f"loses {-moved:.3f}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from driftscope.app import jobs, look
+from driftscope.app import jobs, look, rights
 from driftscope.app.asking import local_target, switches
 from driftscope.app.cards import escaped
 from driftscope.app.digest import cache_folder
@@ -24,7 +24,7 @@ from driftscope.errors import RunError
 from driftscope.files.json import json_object
 from driftscope.findings.words import counted
 from driftscope.runs.schema import RunInfo
-from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.show.tables import NOT_MEASURED, interval_text
 
 _SECONDS = 300
 _TALL = 440
@@ -103,6 +103,9 @@ def _files(info: RunInfo) -> None:
     path = Path(info.checkpoint.path).expanduser()
     if not path.exists():
         st.caption(f"{escaped(str(path))} is not on this machine (seen from {escaped(str(Path.cwd()))}).")
+        return
+    if not rights.readable(path):
+        st.caption(f"{escaped(str(path))} lies outside the folders that this app may read: start it with --files.")
         return
     stamp = _stamp(path)
     if not st.session_state.get(f"inspect-{stamp}"):
@@ -185,7 +188,11 @@ def _audit(entry: Entry, info: RunInfo) -> None:
         watch(job)
     with st.container(horizontal=True, vertical_alignment="center"):
         words = ["audit", "--json", *options, "--", info.checkpoint.path]
-        if st.button("Audit again" if found else "Run the audit", icon=":material/policy:"):
+        label = "Audit again" if found else "Run the audit"
+        may = rights.may_start() and (
+            rights.readable(Path(info.checkpoint.path)) or not Path(info.checkpoint.path).exists()
+        )
+        if st.button(label, icon=":material/policy:", disabled=not may, help=None if may else rights.WHY_NOT) and may:
             jobs.start(words, file, stdout=file)
             st.rerun()
         st.caption("Every switch against its alternatives, with negative controls; takes minutes.")

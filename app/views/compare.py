@@ -1,4 +1,4 @@
-"""Two to four runs side by side: which of FC-norm and post-norm suppresses drift, and by how much."""
+"""Runs side by side: which of FC-norm and post-norm suppresses drift, and by how much."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any
 
 import streamlit as st
 
-from driftscope.app import figures, links, look
-from driftscope.app.cards import escaped, files, grid, show
+from driftscope.app import figures, links, look, swatches
+from driftscope.app.answer_html import square_card
+from driftscope.app.cards import escaped, files, grid, prose, show
 from driftscope.app.library import Entry
-from driftscope.app.loading import computed, digest_of
+from driftscope.app.loading import computed, digest_of, kept
 from driftscope.app.shell import entries
+from driftscope.app.square import CORNERS, corners, square
 from driftscope.show.charts.linked import STEP
 
-_MOST = 4
+_MOST, _FIRST = 12, 4
+"""Runs that can be compared, and that a first look compares."""
 
 
 def page() -> None:
@@ -29,7 +32,7 @@ def page() -> None:
         )
         return
     by_id = {entry.id: entry for entry in known}
-    picked = links.choices("Runs, two to four", "runs", list(by_id), _alike(known), _MOST)
+    picked = links.choices("Runs", "runs", list(by_id), _alike(known), _MOST)
     if len(picked) < 2:
         st.info("Choose a second run.", icon=":material/info:")
         return
@@ -44,13 +47,27 @@ def page() -> None:
         parts = "".join(f'<div style="padding:.1rem 0">{html.escape(part)}</div>' for part in _parts(found.headline))
         look.callout(f'<div style="font-size:1rem;font-weight:600">{parts}</div>', "#0072B2")
         st.caption(escaped(found.about))
+        for note in found.notes:
+            st.caption(f":material/info: {prose(note)}")
+        _corners(chosen)
     _linked(chosen)
     if found.sentences:
         st.header("What differs", anchor=False)
         st.markdown("\n".join(f"- {escaped(sentence)}" for sentence in found.sentences))
     grid(found.drawn, "compare")
-    for note in found.notes:
-        st.caption(f"- {escaped(note)}")
+
+
+def _corners(chosen: Sequence[Entry]) -> None:
+    """The 2 x 2, where these are its four runs."""
+    four = corners(chosen, {}, chosen[0]) if len(chosen) == len(CORNERS) else []
+    found = kept(square, four) if four else {"problem": ""}
+    if "problem" not in found:
+        marks = [swatches.of(four[place]) for place in found["order"]]
+        st.html(
+            square_card(
+                {**found, "headline": "Carry x FC-norm, each corner against the one without either"}, marks, None
+            )
+        )
 
 
 def _parts(headline: str) -> list[str]:
@@ -66,7 +83,7 @@ def _alike(known: Sequence[Entry]) -> list[str]:
     for entry in sound:
         by_target.setdefault(entry.info.target.fingerprint if entry.info else "", []).append(entry.id)
     same = next(iter(by_target.values()), [])
-    return (same if len(same) > 1 else [entry.id for entry in sound])[:_MOST]
+    return (same if len(same) > 1 else [entry.id for entry in sound])[:_FIRST]
 
 
 def _linked(chosen: Sequence[Entry]) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import streamlit as st
 
-from driftscope.app import jobs
+from driftscope.app import jobs, pace, rights, shell
+from driftscope.app.cards import escaped
+from driftscope.app.checks import check_checkpoint, check_out, check_prompts, check_target
 from driftscope.app.library import given_paths
 from driftscope.app.shell import plain
 from driftscope.app.watching import watch
-from driftscope.errors import RunError
+from driftscope.errors import DriftscopeError
 from driftscope.probes import DEFAULT, available
 from driftscope.runs.naming import fresh_run
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,16 @@ def page() -> None:
         st.code(shlex.join(["driftscope", *wish.arguments()]), language="bash", wrap_lines=True)
     else:
         st.caption("Name a checkpoint, a run folder and at least one probe.")
-    if st.button("Measure", icon=":material/play_arrow:", type="primary", disabled=wish is None) and wish is not None:
+    may = rights.may_start()
+    if not may:
+        st.info(rights.WHY_NOT, icon=":material/lock:")
+    ready = wish is not None and may
+    if st.button("Measure", icon=":material/play_arrow:", type="primary", disabled=not ready) and ready:
+        assert wish is not None
         try:
-            out = Path(wish.out)
-            if out.exists() and (not out.is_dir() or any(out.iterdir())):
-                raise RunError(f"{out} exists: choose another folder, or go on with that run below")
-            jobs.start(wish.arguments(), out)
-        except RunError as error:
+            check_out(wish.out)
+            jobs.start(wish.arguments(), Path(wish.out))
+        except DriftscopeError as error:
             st.error(plain(error), icon=":material/error:")
     for job in jobs.all_jobs():
         with st.container(border=True):
@@ -66,22 +74,27 @@ def page() -> None:
 
 
 def _form() -> Wish | None:
-    """The fields; None while something is missing."""
+    """The fields, each checked as it is filled; None while something is missing or wrong."""
     known = available()
     left, right = st.columns(2, gap="medium")
     with left:
         checkpoint = st.text_input(
             "Checkpoint", placeholder="a folder, a weight file or a Hub id", key="new-checkpoint"
         ).strip()
+        sound = not checkpoint or _checked(check_checkpoint, checkpoint) is not None
         target = st.text_input(
             "Target", placeholder="a folder or name; what the config names, if empty", key="new-target"
         ).strip()
+        sound = (not target or _checked(check_target, target) is not None) and sound
         prompts = st.text_input(
-            "Prompts", placeholder="JSONL, text or a chat file; the 48 that are shipped, if empty", key="new-prompts"
-        )
+            "Prompts", placeholder="JSONL, text or a chat file; those that are shipped, if empty", key="new-prompts"
+        ).strip()
+        held = _checked(check_prompts, prompts)
+        sound = held is not None and sound
         root = next((path for path in given_paths() if not (path / "run.json").is_file()), Path("runs"))
         suggested = str(fresh_run(checkpoint, root)) if checkpoint else ""
         out = st.text_input("Run folder", value=suggested, placeholder="a new one", key=f"new-out-{checkpoint}").strip()
+        sound = (not out or _checked(check_out, out) is not None) and sound
     with right:
         probes = st.multiselect(
             "Probes",
@@ -94,20 +107,22 @@ def _form() -> Wish | None:
             depth = int(st.number_input("Steps of a chain", 1, 64, 8, key="new-depth"))
             tokens = int(st.number_input("New tokens", 8, 4096, 128, key="new-tokens", help="length of a continuation"))
             anchors = int(st.number_input("Anchors (0: all)", 0, 4096, 0, key="new-anchors"))
-        cost = _cost(probes, depth)
-        st.caption(
-            f"Cost: {cost:g} chain passes, where 1 is the clean chains of {depth} steps; the target runs once per prompt."
-        )
+        st.caption(escaped(pace.expected_new(shell.entries(), probes, depth, tokens, held[0] if held else 0)))
         st.caption("  \n".join(f"**{name}**: {known[name].question}" for name in probes))
-    if not checkpoint or not probes or not out:
+    if not checkpoint or not probes or not out or not sound:
         return None
-    return Wish(checkpoint, target, probes, depth, tokens, prompts.strip(), anchors, out)
+    return Wish(checkpoint, target, probes, depth, tokens, prompts, anchors, out)
 
 
-def _cost(names: Sequence[str], depth: int) -> float:
-    """Probes that share a shard are measured once."""
-    known = available()
-    return sum({known[name].shard: known[name].cost(depth) for name in names}.values())
+def _checked(check: Callable[[str], T], text: str) -> T | None:
+    """What a check says, below its field; None for what is wrong."""
+    try:
+        found = check(text)
+    except DriftscopeError as error:
+        st.error(plain(error), icon=":material/error:")
+        return None
+    st.caption(f":material/check: {escaped(found[1] if isinstance(found, tuple) else str(found))}")
+    return found
 
 
 if __name__ == "__main__":

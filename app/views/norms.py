@@ -7,6 +7,7 @@ import streamlit as st
 from driftscope.app import figures, links
 from driftscope.app.cards import grid
 from driftscope.app.loading import computed
+from driftscope.app.missing import not_measured
 from driftscope.app.shell import current
 from driftscope.show.charts.norms import UNIT_NAMES
 from driftscope.show.frames import SITE_MODES
@@ -35,7 +36,7 @@ def page() -> None:
         feed = links.choice(st.segmented_control, "Fed with", "feed", list(FEEDS), format_func=lambda name: FEEDS[name])
     drawn = computed(figures.norms, [entry], unit, mode, feed)
     if not drawn:
-        st.info("This run holds no norms yet.", icon=":material/info:")
+        not_measured(entry, "norms", "The undisturbed chains were not run, which norms are read from.")
     grid(drawn)
 
 

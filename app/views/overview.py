@@ -1,33 +1,28 @@
-"""Where drift starts: the verdict, the one picture, findings; and all runs in a table."""
+"""The answer first: what drift costs and why, the 2 x 2 where there is one, all runs; then the pictures and the findings."""
 
 from __future__ import annotations
 
-import html
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from driftscope.app import figures, links, look
-from driftscope.app.cards import card, escaped
+from driftscope.app import figures, links, look, run_table, swatches
+from driftscope.app.answer_html import run_card, square_card
+from driftscope.app.cards import card, escaped, prose
 from driftscope.app.library import Entry
-from driftscope.app.loading import computed, digest_of, open_run
+from driftscope.app.loading import computed, digest_of, kept, open_run
 from driftscope.app.marks import onsets_of
-from driftscope.app.shell import current, entries, measured, messages, plain
+from driftscope.app.missing import offer
+from driftscope.app.severity import severity
+from driftscope.app.shell import current, entries, messages
+from driftscope.app.square import corners, square
 from driftscope.findings import Finding
-from driftscope.findings.verdict import ONSETS, Reading, Verdict, bounds, figure
-from driftscope.findings.words import spread_text
-from driftscope.runs.naming import short_name
-from driftscope.show.gallery.tables import NOT_MEASURED, interval_text
+from driftscope.findings.causes import UNTESTED
+from driftscope.findings.verdict import Reading, bounds, figure
 from driftscope.show.report.content import RunPart, evidence_text
+from driftscope.show.tables import NOT_MEASURED, interval_text
 
-# How long one pass may work on lines that the table lacks.
-_SECONDS = 0.3
-_LOOKED_AT = "looked-at"
-"""Session state: the runs whose figures this session has seen."""
-_COLOURS = {"drift": "#D55E00", "none": "#009E73", "unknown": "#8a929c"}
 _FIGURES = (
     ("carry growth", ("growth",), "x", ".2f", "RMS of the carried state over its own step 1, geometric mean"),
     ("matched growth", ("matched_growth",), "x", ".2f", "over the same position without drafting: 1 is no drift"),
@@ -48,41 +43,89 @@ def page() -> None:
     """The page."""
     known = entries()
     # The lines of other runs can wait for the run that is looked at.
+    answer = st.container()
     table = st.container()
     try:
-        _run()
+        entry = current()
+        with answer:
+            with st.container(horizontal=True, vertical_alignment="center", gap="small", key="run-title"):
+                st.html(swatches.of(entry).svg(20), width="content")
+                st.title(escaped(entry.id), anchor=False)
+            _answer(entry, known)
+        _run(entry)
     finally:
         if len(known) > 1:
             with table:
-                _table(known)
+                run_table.show(known)
 
 
-def _run() -> None:
-    """What is said and drawn of the chosen run."""
-    entry = current()
+def _answer(entry: Entry, known: Sequence[Entry]) -> None:
+    """The budget of the run, and the 2 x 2 where there is one."""
+    found = digest_of(entry) or {}
+    if "problem" in found:
+        # What went wrong with the digest must not take away the verdict, if there is one.
+        part: RunPart = computed(figures.parts, [entry])[0]
+        found = {"kind": "unknown", "headline": part.verdict.headline, "cause": part.verdict.cause, "cost": None}
+    sound = {one.id: "problem" not in (digest_of(one, wait=False) or {}) for one in known}
+    four = corners(known, sound, entry)
+    cause = found["cause"]
+    if four:
+        others = ", ".join(one.id for one in four if one.id != entry.id)
+        cause = cause.replace(UNTESTED, f"tested here by {others}: see the 2 x 2")
+    with st.container(key="answers"):
+        with st.container(key="answer-run"):
+            st.html(run_card(found["headline"], cause, found["cost"], severity(found)))
+            if not found["cost"] and entry.info is not None:
+                offer(entry, "cost", "What drift costs was not measured: how many accepted tokens, and by which path.")
+        if four:
+            with st.container(key="answer-square"), messages("2 x 2"):
+                _square(four, entry)
+
+
+def _square(four: Sequence[Entry], entry: Entry) -> None:
+    """The four runs; a click on a name opens it."""
+    found = kept(square, four)
+    if "problem" in found:
+        st.caption(escaped(found["problem"]))
+        return
+    ordered = [four[place] for place in found["order"]]
+    chosen = next((place for place, one in enumerate(ordered) if one.id == entry.id), None)
+    st.html(square_card(found, [swatches.of(one) for one in ordered], chosen))
+    with st.container(horizontal=True, gap="small", key="corners"):
+        for one in ordered:
+            st.button(
+                f"{swatches.of(one).sign} {escaped(one.id)}",
+                key=f"corner-{one.id}",
+                type="tertiary",
+                disabled=one.id == entry.id,
+                help="open this run",
+                on_click=links.put,
+                args=("run", one.id),
+            )
+        st.page_link("views/compare.py", label="Compare them", icon=":material/compare_arrows:")
+
+
+def _run(entry: Entry) -> None:
+    """What is drawn of the chosen run, and what was found."""
     part: RunPart = computed(figures.parts, [entry])[0]
-    st.title(entry.id, anchor=False)
-    _verdict(part.verdict)
     _onsets(part)
     marks = onsets_of([entry])
-    drawn = [*computed(figures.costs, [entry], marks), *computed(figures.overview, [entry], marks)]
     left, right = st.columns([5, 2], gap="medium")
     with left:
-        for item in drawn:
-            card(item)
-    with right:
+        # A damaged shard takes away its own card only.
+        with messages("cost"):
+            for item in computed(figures.probe, [entry], "cost", marks):
+                card(item)
+        with messages("overview"):
+            for item in computed(figures.overview, [entry], marks):
+                card(item)
+    with right, messages("figures of a step"):
         _step(entry, part)
     _findings(part)
     with st.expander("How it was measured"):
         look.facts(part.facts)
         for note in part.notes:
-            st.markdown(f"- {escaped(note)}")
-
-
-def _verdict(verdict: Verdict) -> None:
-    text = f'<div style="font-size:1.15rem;font-weight:600">{html.escape(verdict.headline)}</div>'
-    cause = f'<div style="padding-top:.3rem">{html.escape(verdict.cause)}</div>' if verdict.cause else ""
-    look.callout(text + cause, _COLOURS[verdict.kind])
+            st.markdown(f"- {prose(note)}")
 
 
 def _onsets(part: RunPart) -> None:
@@ -128,14 +171,14 @@ def _finding(finding: Finding) -> None:
         colour = {"drift": "orange", "checkpoint": "red", "note": "gray", "engine": "violet"}[finding.kind]
         since = f", from step {finding.step}" if finding.step else ""
         st.markdown(
-            f":{colour}-badge[{finding.code}] **{escaped(finding.title)}**{since}  \n{escaped(finding.statement)}"
+            f":{colour}-badge[{finding.code}] **{escaped(finding.title)}**{since}  \n{prose(finding.statement)}"
         )
         if finding.advice or finding.evidence:
             with st.popover("Evidence and what to try", type="tertiary"):
                 for line in finding.evidence:
-                    st.markdown(f"- {escaped(evidence_text(line))}")
+                    st.markdown(f"- {prose(evidence_text(line))}")
                 for advice in finding.advice:
-                    st.markdown(f"- *try:* {escaped(advice)}")
+                    st.markdown(f"- *try:* {prose(advice)}")
 
 
 def _step(entry: Entry, part: RunPart) -> None:
@@ -166,98 +209,10 @@ def _figure(step: dict[str, Any], path: Sequence[str], unit: str, form: str) -> 
 
 def _interval(step: dict[str, Any], path: Sequence[str], form: str) -> str:
     ends = bounds(step, *path)
-    return "" if ends is None else f"95% {ends[0]:{form}} to {ends[1]:{form}}"
-
-
-def _table(known: Sequence[Entry]) -> None:
-    """Every run with its verdict; lines that are not known yet fill in while one looks, from the second pass on."""
-    pending = any(digest_of(entry, wait=False) is None for entry in known)
-    seen: set[str] = st.session_state.setdefault(_LOOKED_AT, set())
-    shown = links.chosen("run", [entry.id for entry in known])
-    until: list[float] = [] if shown in seen else [0.0]
-    seen.add(shown)
-    st.fragment(_guarded, run_every="1s" if pending else None)(list(known), pending, iter(until))
-
-
-def _guarded(known: Sequence[Entry], pending: bool, until: Iterator[float]) -> None:
-    with messages("table of runs"):
-        _lines(known, pending, next(until, time.monotonic() + _SECONDS))
-
-
-def _lines(known: Sequence[Entry], pending: bool, until: float) -> None:
-    rows = []
-    shown = links.chosen("run", [entry.id for entry in known])
-    for entry in known:
-        found = digest_of(entry, wait=time.monotonic() < until or entry.id == shown)
-        rows.append(_line(entry, found))
-    if pending and all(row["verdict"] != "…" for row in rows):
-        st.rerun()
-    frame = pd.DataFrame(rows)
-    chosen = [place for place, entry in enumerate(known) if entry.id == shown]
-    # What is wrong with a run is long; it is whole when the cell is clicked.
-    broken = any("problem" in (digest_of(entry, wait=False) or {}) for entry in known)
-    event: Any = st.dataframe(
-        frame,
-        hide_index=True,
-        height=min(36 * (len(frame) + 1) + 2, 218),
-        on_select="rerun",
-        selection_mode="single-row",
-        selection_default={"selection": {"rows": chosen}},
-        key=f"runs-{chosen}",
-        placeholder=NOT_MEASURED,
-        column_config={
-            "verdict": st.column_config.TextColumn(width=210 if broken else None),
-            "served length": st.column_config.NumberColumn(
-                format="%.2f", help="accepted drafted tokens a round, as an engine serves"
-            ),
-            "onsets": st.column_config.TextColumn(
-                help=", ".join(ONSETS.values())
-                + ": the step from which on, and in brackets its spread over resampled prompts"
-            ),
-        },
-    )
-    picked = event["selection"]["rows"]
-    if picked and picked != chosen:
-        links.put("run", known[picked[0]].id)
-        st.rerun()
-
-
-def _line(entry: Entry, found: dict[str, Any] | None) -> dict[str, Any]:
-    info = entry.info
-    switches = info.checkpoint.switches if info else {}
-    found = found or {}
-    return {
-        "run": entry.id,
-        "verdict": _word(found) if found else "…",
-        "onsets": _starts(found.get("onset", {}), found.get("onset_spread", {})),
-        "served length": (found.get("served") or {}).get("mean"),
-        "carry": str(switches.get("carry", "")),
-        "FC-norm": {True: "yes", False: "no"}.get(switches.get("fc_norm", ""), ""),
-        "prompts": f"{measured(entry)} of {len(info.prompts)}" if info else "",
-        "target": short_name(info.target.name) if info else "",
-        "checkpoint": entry.checkpoint,
-        "findings": ", ".join(found.get("codes", ())),
-    }
-
-
-def _starts(onset: dict[str, Any], spread: dict[str, dict[str, Any]]) -> str:
-    """The onsets that are a step, with their spread; where there is none, why."""
-    found = []
-    for key, name in ONSETS.items():
-        start = onset.get(key)
-        if isinstance(start, int):
-            ends = spread.get(key, {})
-            found.append(f"{name} {start}{spread_text(ends.get('low'), ends.get('high'), start)}")
-    return ", ".join(found or sorted({str(start) for start in onset.values()}))
-
-
-def _word(found: dict[str, Any]) -> str:
-    if "problem" in found:
-        return plain(RuntimeError(found["problem"])).replace("\\", "")
-    starts = [start for start in found["onset"].values() if isinstance(start, int)]
-    if found["kind"] == "drift" and starts:
-        return f"drift from step {min(starts)}"
-    return {"none": "no drift found", "drift": "drift"}.get(found["kind"], "no verdict")
+    if ends is None:
+        return ""
+    low, high = (interval_text(end, end, end, form, False) for end in ends)
+    return f"95% {low} to {high}"
 
 
 if __name__ == "__main__":

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from driftscope.app import figures
-from driftscope.app.cards import grid
-from driftscope.app.loading import computed
-from driftscope.app.missing import not_measured
+from driftscope.app.probe_sections import probe_sections
 from driftscope.app.shell import current
 
 
@@ -15,16 +12,7 @@ def page() -> None:
     """The page."""
     entry = current()
     st.title("Robustness", anchor=False)
-    for name, title, draw in (
-        ("template", "Template: how much depends on how the prompt is wrapped?", figures.template),
-        ("length", "Length: where does acceptance break, and does a window rescue it?", figures.length),
-    ):
-        st.header(title, anchor=False)
-        drawn = computed(draw, [entry])
-        if drawn:
-            grid(drawn, name)
-        else:
-            not_measured(entry, name, f"The {name} probe was not run.")
+    probe_sections(entry, "robustness")
 
 
 if __name__ == "__main__":

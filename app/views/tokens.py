@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import streamlit as st
 
-from driftscope.app import links, reading, token_html
+from driftscope.app import links, reading, ribbon, token_html
+from driftscope.app.cards import escaped
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed
 from driftscope.app.look import theme_name
@@ -29,17 +32,19 @@ def page() -> None:
         return
     found, anchor, step = _choose(entry, held)
     look = theme_name()
-    address = {"run": entry.id, "prompt": found.prompt, "step": str(step)}
+    with st.container(border=True, key="ribbon-card"):
+        ribbon.show(found, anchor)
+        st.caption(escaped(ribbon.legend(found)))
     st.html(token_html.legend(look))
     left, right = st.columns([10, 9], gap="medium")
     with left, st.container(border=True, height=640, key="text"):
-        st.html(token_html.text(found, anchor, step, address, look))
+        st.html(token_html.text(found, anchor, step, look))
     with right:
         _keys(found, anchor, step)
         _chain(found, anchor)
     st.caption(
         "The chain starts behind the framed token and drafts what follows; under each drafted token stands the target's own"
-        " and its rank among the drafter's. Click a token of the continuation to start there. A step's keys are rows of the"
+        " and its rank among the drafter's. A step's keys are rows of the"
         " drafter: a row of the context is marked at the token of its feature, a row of the chain itself at its step."
         " Percentages are shares of the attention of the chosen step, mean over layers and heads; only the eight heaviest keys"
         " are recorded."
@@ -51,14 +56,18 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
     info = entry.info
     assert info is not None
     about = {prompt.id: prompt for prompt in info.prompts}
+    means: dict[str, float] = computed(reading.mean_lengths, [entry])
+    # Those that lose most come first.
+    held = sorted(held, key=lambda name: means.get(name, math.inf))
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         prompt = links.choice(
             st.selectbox,
             "Prompt",
             "prompt",
             held,
-            format_func=lambda name: _named(name, about[name].category),
-            width=160,
+            format_func=lambda name: _named(name, about[name].category, means.get(name)),
+            help="sorted by accepted tokens, those that lose most first",
+            width=260,
         )
         found: Reading = computed(reading.reading, [entry], prompt)
         lengths = reading.accepted_lengths(found.chains)
@@ -76,7 +85,7 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
         )
         name = links.choice(
             st.selectbox,
-            "Anchor (position)",
+            "Chain behind position",
             "anchor",
             names,
             format_func=lambda name: _anchor(found, int(name), lengths.get(int(name)), depth),
@@ -96,13 +105,14 @@ def _choose(entry: Entry, held: list[str]) -> tuple[Reading, int, int]:
     return found, int(name), int(step)
 
 
-def _named(name: str, category: str | None) -> str:
-    return name if not category or name.startswith(category) else f"{name} ({category})"
+def _named(name: str, category: str | None, accepted: float | None) -> str:
+    told = name if not category or category in name else f"{name} ({category})"
+    return told if accepted is None else f"{told}: {accepted:.2f} accepted"
 
 
 def _anchor(found: Reading, anchor: int, accepted: int | None, depth: int) -> str:
     told = "not measured" if accepted is None else f"{accepted} of {depth} accepted"
-    return f"{anchor}: {_behind(found, anchor)} ({told})"
+    return f"{anchor + 1}: {_behind(found, anchor)} ({told})"
 
 
 def _behind(found: Reading, anchor: int) -> str:
@@ -166,19 +176,24 @@ def _chain(found: Reading, anchor: int) -> None:
             {
                 "step": int(row["step"]),
                 "drafted": token_html.visible(found.piece(row["drafted"])),
-                "P(drafted)": row["top_prob"],
+                "P(own)": row["top_prob"],
                 "": token_html.SIGNS[state],
                 "target": token_html.visible(found.piece(row["text"])),
-                "rank": None if pd.isna(row["rank"]) else int(row["rank"]),
+                "rank": token_html.rank_text(row["rank"], state).removeprefix("rank "),
                 "P(target)": row["prob"],
             }
         )
-    share = st.column_config.NumberColumn(format="percent", width=70, help="probability by the drafter")
-    word = st.column_config.TextColumn(width=82)
-    rank = st.column_config.NumberColumn(
-        width=44, help="of the target's token among the drafter's; none outside its vocabulary"
+    own = st.column_config.NumberColumn(format="percent", width=62, help="what the drafter gives to its own token")
+    theirs = st.column_config.NumberColumn(
+        format="percent", width=74, help="what the drafter gives to the token that the target writes"
     )
-    columns = {"P(drafted)": share, "P(target)": share, "drafted": word, "target": word, "rank": rank}
+    word = st.column_config.TextColumn(width=82)
+    rank = st.column_config.TextColumn(
+        width=90,
+        help="of the target's token among the drafter's; none outside its vocabulary. Off the path: the chain has already left"
+        " the text, and an engine throws this step away",
+    )
+    columns = {"P(own)": own, "P(target)": theirs, "drafted": word, "target": word, "rank": rank}
     narrow = {"step": st.column_config.NumberColumn(width=38), "": st.column_config.TextColumn(width=24)}
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config={**columns, **narrow})
     if bool(chain["loop"].iloc[0]):

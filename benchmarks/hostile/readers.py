@@ -27,7 +27,7 @@ from driftscope.from_engines.make import capture_from
 from driftscope.measuring.captured_texts import about, captured_sinks, confirmation
 from driftscope.progress import NullProgress
 from driftscope.runs.run import Run
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 from driftscope.show.report import write_report
 from driftscope.show.terminal import render_run
 from driftscope.target.ends import TargetEnds
@@ -153,7 +153,7 @@ def read_run(path: Path, stock: Stock) -> str:
     try:
         run = Run.open(path)
         repr(run)
-        for name in TABLES:
+        for name in all_tables():
             try:
                 run.table(name)
             except DriftscopeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.engines import engine_readings
 from driftscope.checkpoints.families.experts import split
-from driftscope.checkpoints.families.registry import FAMILIES
+from driftscope.checkpoints.families.registry import families, stated_by
 from driftscope.checkpoints.reading import aux_ids
 from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import CheckpointError, DriftscopeError
@@ -159,7 +159,7 @@ def _edited(
     """(config.json as it should be, stored tensors that change, what cannot be expressed)."""
     old, new = canonical(before), canonical(after)
     left = [f"{word}: no layout says so" for word in new.left if word not in old.left]
-    family = next(family for family in FAMILIES if checkpoint.layout == family.NAME)
+    family = next(family for family in families() if checkpoint.layout == family.NAME)
     raw = json.loads(json.dumps(checkpoint.raw_config))
     try:
         was, should = family.config_json(old.config), family.config_json(new.config)
@@ -168,7 +168,7 @@ def _edited(
         was = should = {}
     changes = _difference(was, should)
     if changes:
-        _clear(raw, before, after)
+        _clear(raw, before, after, stated_by(family).aux_ids)
         for key, (_, value) in changes.items():
             _put(raw, key, value)
     if not changes and not new.left:
@@ -196,10 +196,10 @@ def _same(left: Tensor | None, right: Tensor | None) -> bool:
     return left.shape == right.shape and torch.equal(left.float().cpu(), right.to(left.dtype).float().cpu())
 
 
-def _clear(raw: dict[str, Any], before: Setting, after: Setting) -> None:
+def _clear(raw: dict[str, Any], before: Setting, after: Setting, own: Sequence[tuple[str, str]] = ()) -> None:
     """Drop other spellings of what changes, which would win over the one that is written."""
     if before.config.aux_boundaries != after.config.aux_boundaries:
-        for key, _ in aux_ids._KEYS:
+        for key, _ in (*own, *aux_ids._KEYS):
             _drop(raw, key)
     if before.config.rope != after.config.rope:
         places = [
@@ -257,7 +257,7 @@ def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None,
             if name.endswith(".index.json"):
                 shutil.copyfile(Path(checkpoint.path) / name, folder / name)
         return False
-    family = next(family for family in FAMILIES if checkpoint.layout == family.NAME)
+    family = next(family for family in families() if checkpoint.layout == family.NAME)
     weights = split(weights)
     # A head inside its target is written alone, under the names that it has alone.
     known = {} if source.inside else checkpoint.names

@@ -25,6 +25,7 @@ from driftscope.chain.prefix import prefix_pass
 from driftscope.chain.room import chunk_bytes
 from driftscope.drafter.attention import Window
 from driftscope.drafter.block import BlockDrafter
+from driftscope.errors import DriftscopeError
 
 FULL = Window()
 
@@ -147,6 +148,40 @@ class Subject:
             interventions=interventions,
             budget=self.budget,
         )
+
+    def real_rows(self, depth: int | None = None) -> list[dict[str, Tensor]]:
+        """The chains of all anchors with real features at every step, as `chains("text")` gives them with drafted ones: which token
+        a step embeds (`feed`) and where its state comes from are two questions.
+
+        Step k of anchor t stands at row r = t+k-1; with everything real it is step 1 of the chain at r. So each row is run once, at
+        depth 1, and every step is a lookup.
+
+        Args:
+            depth: steps, at most the horizon; None is that of the run.
+
+        Raises:
+            DriftscopeError: a drafter of all steps at once, whose later rows hold masks, or more steps than the horizon.
+        """
+        depth, drafter = depth or self.settings.depth, self.pair.drafter
+        if not self.pair.config.carries:
+            raise DriftscopeError("this drafter drafts all steps at once: a later step has no features of its own")
+        if depth > self.settings.horizon:
+            raise DriftscopeError(
+                f"{depth} steps of real rows, anchors have {self.settings.horizon} ahead: raise --horizon"
+            )
+        places = self.anchors[:, None] + torch.arange(depth, device=self.anchors.device)
+        rows, index = torch.unique(places, return_inverse=True)
+        inputs = chain_inputs(self.text, self.passed.prefix, self.windows, anchors=rows, depth=1, feed="text")
+        measure = StepMeasure(drafter, self.text, self.passed.baseline, self.settings.sinks, rows, 0)
+        (found,) = observe(
+            self.pair.drafter_nn,
+            inputs,
+            measure,
+            sites=drafter.step_sites,
+            first_sites=drafter.first_sites,
+            budget=self.budget,
+        )
+        return [{name: value[index[:, step]] for name, value in found.items()} for step in range(depth)]
 
     def measure(self, heaviest: int = 0) -> StepMeasure:
         """What is read off the steps; see StepMeasure."""

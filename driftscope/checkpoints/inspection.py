@@ -233,6 +233,6 @@ def _vocab(reading: Reading) -> VocabMap | None:
     t2d = reading.load("t2d") if "t2d" in reading.names else None
     size = reading.config.vocab_size if reading.config else None
     try:
-        return read_vocab_map(reading.load("d2t"), t2d, size)
+        return read_vocab_map(reading.load("d2t"), t2d, size, reading.stated.vocab_map)
     except (RuntimeError, CheckpointError):
         return None

@@ -12,9 +12,9 @@ import torch
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import experts
 from driftscope.checkpoints.families import parallel_drafting as masks
-from driftscope.checkpoints.families.registry import FAMILIES, Family
+from driftscope.checkpoints.families.registry import Family, families, stated_by
 from driftscope.checkpoints.reading import names, refuse
-from driftscope.checkpoints.reading.board import Switchboard
+from driftscope.checkpoints.reading.board import Stated, Switchboard
 from driftscope.checkpoints.reading.files import Source, TensorInfo, some
 from driftscope.checkpoints.reading.quantised import dequantised
 from driftscope.checkpoints.sizes import expected_shapes
@@ -47,6 +47,8 @@ class Reading:
     problems: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
     """The config as the family looks its switches up in it."""
+    stated: Stated = field(default_factory=Stated)
+    """What its layout states of itself."""
     stacked: experts.Parts = field(default_factory=dict)
     """Canonical name of stacked experts -> the stored names of each expert's tensors."""
 
@@ -90,7 +92,8 @@ def read(source: Source, overrides: Mapping[str, Any] | None = None, target: Any
     reading.warnings += source.warnings + notes
     frequencies = next((name for name in unused if name.endswith("rotary_emb.inv_freq")), None)
     known = infos | ({"inv_freq": source.infos[frequencies]} if frequencies else {})
-    board = Switchboard(raw, known, reading.load, overrides, target)
+    reading.stated = stated_by(family)
+    board = Switchboard(raw, known, reading.load, overrides, target, reading.stated)
     try:
         family.resolve(board)
         reading.infos |= {name: board.infos[name] for name in board.trimmed}
@@ -111,7 +114,7 @@ def _spread(rows: list[tuple[str, ...]]) -> str:
 
 def recognise(bare: Mapping[str, str], source: Source) -> tuple[Family, str]:
     """(family, why)."""
-    for family in FAMILIES:
+    for family in families():
         if reason := family.recognise(bare, source.config):
             return family, reason
     first = ", ".join(list(bare)[:4])
@@ -137,7 +140,7 @@ def _settle(reading: Reading, config: DrafterConfig) -> None:
     reading.missing = [name for name in wanted if name not in reading.names]
     reading.never_applied = [name for name in reading.names if name not in wanted and name not in ("t2d", "d2t")]
     if reading.missing:
-        reading.problems.append(_missing(reading.missing, config))
+        reading.problems.append(_missing(reading.missing, config, reading.stated))
     reading.problems += [
         f"{reading.names[name]} has shape {list(reading.infos[name].shape)}, but the rest asks for {list(shape)}"
         for name, shape in wanted.items()
@@ -159,7 +162,7 @@ def _rename(bare: Mapping[str, str], rename: Callable[[str], str | None]) -> tup
     return stored, unused
 
 
-def _missing(absent: Sequence[str], config: DrafterConfig) -> str:
+def _missing(absent: Sequence[str], config: DrafterConfig, stated: Stated) -> str:
     """All missing tensors in one line, with what asks for the first."""
     switch = {"fc_norm": "fc_norm", "input_norm": "input_norm", "lm_head": "head", "norm": "final_norm"}.get(
         absent[0].split(".")[0]
@@ -169,7 +172,8 @@ def _missing(absent: Sequence[str], config: DrafterConfig) -> str:
     why = f", but {origin.detail} asks for it" if origin and stated else ": the layout needs it"
     if len(absent) > 1:
         why = f", but {origin.detail} asks for the first" if origin and stated else ": the layout needs them"
-    return f"{some(absent)} {'are' if len(absent) > 1 else 'is'} missing{why}"
+    called = [stated.stored_name(name) for name in absent]
+    return f"{some(called)} {'are' if len(absent) > 1 else 'is'} missing{why}"
 
 
 def _bad_dtypes(infos: Mapping[str, TensorInfo], stored: Mapping[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -13,12 +14,13 @@ from safetensors.torch import save_file
 
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import experts
-from driftscope.checkpoints.families.registry import FAMILIES
+from driftscope.checkpoints.families.registry import FAMILIES, Family, families, family_named
 from driftscope.checkpoints.reader import read
 from driftscope.checkpoints.reading.files import from_state_dict
 from driftscope.errors import CheckpointError
 
 LAYOUTS = tuple(family.NAME for family in FAMILIES)
+"""The shipped ones."""
 
 
 def save_checkpoint(
@@ -40,13 +42,15 @@ def save_checkpoint(
     Raises:
         CheckpointError: no such layout, or a switch that it cannot express.
     """
-    family = next((family for family in FAMILIES if layout == family.NAME), None)
+    family = family_named(layout)
     if family is None:
-        raise CheckpointError(f"no layout {layout!r}; known: {', '.join(LAYOUTS)}")
+        raise CheckpointError(f"no layout {layout!r}; known: {', '.join(held.NAME for held in families())}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    config, weights = _as_stated(family, config, weights)
     apart = experts.split(weights)
-    tensors = {family.stored_name(n): t.detach().contiguous().clone() for n, t in apart.items()}
+    convert = getattr(family, "stored_value", lambda canonical, tensor: tensor)
+    tensors = {family.stored_name(n): convert(n, t).detach().contiguous().clone() for n, t in apart.items()}
     written = family.config_json(config)
     _check_round_trip(config, tensors, written, layout)
     written |= dict(extra_config or {})
@@ -58,6 +62,19 @@ def save_checkpoint(
     partial.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     os.replace(partial, folder / "config.json")
     return folder
+
+
+def _as_stated(
+    family: Family, config: DrafterConfig, weights: Mapping[str, torch.Tensor]
+) -> tuple[DrafterConfig, Mapping[str, torch.Tensor]]:
+    """The map of the draft vocabulary as the family holds it: ids of the target, or offsets."""
+    wanted = getattr(family, "VOCAB_MAP", None)
+    if wanted is None or config.vocab_map in ("none", wanted) or "d2t" not in weights:
+        return config, weights
+    d2t = weights["d2t"].to(torch.int64)
+    place = torch.arange(len(d2t), device=d2t.device)
+    values = d2t + place if wanted == "index" else d2t - place
+    return dataclasses.replace(config, vocab_map=wanted), {**weights, "d2t": values}
 
 
 def _check_round_trip(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import socket
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -38,6 +41,30 @@ def app(
     host: Annotated[
         str, typer.Option("--host", help="Address to bind to; others than this machine's are open to all.")
     ] = LOCAL,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="Also answer requests for this host name. [dim]Default: names of this machine and --host.[/dim]",
+        ),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--files",
+            metavar="DIR",
+            help="Also read checkpoints, targets and prompts below this folder."
+            " [dim]Default: the runs and the working directory.[/dim]",
+        ),
+    ] = None,
+    allow_start: Annotated[
+        bool,
+        typer.Option(
+            "--allow-start",
+            help="With another --host: let whoever has the printed address start measurements.",
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Show runs in a browser: where drift starts, what suppresses it, down to the single token; or start a run there.
@@ -47,19 +74,49 @@ def app(
     for path in paths or ():
         if not path.exists():
             raise DriftscopeError(f"{path}: no such folder; name run folders, or folders that hold some")
-    if host not in (LOCAL, "localhost", "::1"):
-        fail(f"everybody who can reach {host}:{port} can read these runs and start new ones", kind="warning")
+    for path in files or ():
+        if not path.is_dir():
+            raise DriftscopeError(
+                f"--files {path}: no such folder; name one that holds checkpoints, targets or prompts"
+            )
     from driftscope.app.library import PATHS
 
     os.environ[PATHS] = json.dumps([str(path) for path in paths or ()])
+    _rights(host, port, allow_host or (), files or (), allow_start)
     raise typer.Exit(_run(streamlit_arguments(port, host)))
+
+
+def _rights(host: str, port: int, more: Sequence[str], files: Sequence[Path], start: bool) -> None:
+    """What browsers may do, handed over in the environment."""
+    from driftscope.app import hosts, rights
+
+    os.environ[hosts.HOSTS] = json.dumps(hosts.allowed_hosts(host, more))
+    os.environ[rights.FOLDERS] = json.dumps([str(path) for path in files])
+    local = host in hosts.LOCAL
+    token = secrets.token_urlsafe(24) if start and not local else ""
+    os.environ[rights.STARTING] = "yes" if local else "token" if token else "no"
+    os.environ[rights.TOKEN] = token
+    if local:
+        return
+    can = "read these runs" if token else "read these runs; starting new ones is off (--allow-start)"
+    fail(f"everybody who can reach {host}:{port} can {can}", kind="warning")
+    if token:
+        fail(f"who opens http://{_shown(host)}:{port}/?token={token} can start new ones", kind="warning")
+
+
+def _shown(host: str) -> str:
+    """A host as part of an address."""
+    from driftscope.app.hosts import ANY
+
+    name = socket.gethostname() if host in ANY else host
+    return f"[{name}]" if ":" in name else name
 
 
 def streamlit_arguments(port: int, host: str) -> list[str]:
     """The command line of Streamlit."""
     from driftscope.app.look import STREAMLIT_THEME
 
-    spec = find_spec("driftscope.app.main")
+    spec = find_spec("driftscope.app.server")
     assert spec is not None
     assert spec.origin is not None
     headless = sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

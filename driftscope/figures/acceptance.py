@@ -13,6 +13,8 @@ from driftscope.runs.prompt_sums import PromptCells, chains
 from driftscope.stats.intervals import Floats
 from driftscope.stats.shares import count_quantiles
 
+COLUMNS = ("feed", "prompt", "anchor", "step", "loop", "accepted", "sampling")
+"""Of `anchors`: what the figures are made of."""
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -94,3 +95,17 @@ def _by_step(rows: pd.DataFrame, values: pd.Series, figures: FeedFigures, how: s
     grouped = values.groupby([rows["prompt"].astype(str), rows["step"]])
     table = getattr(grouped, how)().unstack().reindex(index=figures.prompts, columns=range(1, figures.depth + 1))
     return table.to_numpy(np.float64)
+
+
+def depth_rows(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Per `feed` and step to the horizon: `quantity` conditional (drafted), agreement (text), rank (geometric mean), growth,
+    matched_growth, displacement, mass and excess by `bucket`."""
+    for feed in ("drafted", "text"):
+        for step in figures.get(feed, ()):
+            axes = {"feed": feed, "step": step["step"]}
+            for name, figure in step.items():
+                if name in ("mass", "excess"):
+                    yield from ({**axes, "quantity": name, "bucket": part, **value} for part, value in figure.items())
+                elif isinstance(figure, Mapping):
+                    count = {"count": step["reached"], "counted": "chains"} if name == "conditional" else {}
+                    yield {**axes, "quantity": name, "bucket": "", **figure, **count}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -101,3 +102,16 @@ def _looks_like(cka: Floats, boundaries: list[int], step: int, resamples: int) -
         return {**found, "looks_like": "not measurable"}
     clear = bool((ahead.low > 0).all()) and height[first] >= LEAST
     return {**found, "looks_like": ROWS[first] if clear else "neither"}
+
+
+def layers_rows(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Likeness of the carry to the target's `boundary` at `row` (next t+k, same t+k-1, anchor t), per step: `quantity` cka
+    and cos, both 0 to 1 at the most, and best_cka, that of the likest boundary."""
+    for step in figures.get("steps", ()):
+        for name in ("cka", "cos"):
+            for row, entries in step.get(name, {}).items():
+                yield from ({"step": step["step"], "row": row, "quantity": name, **entry} for entry in entries)
+        for row, best in step.get("best", {}).items():
+            if "cka" in best:
+                axes = {"step": step["step"], "row": row, "boundary": best["boundary"], "quantity": "best_cka"}
+                yield {**axes, **best["cka"]}

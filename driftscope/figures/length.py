@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -11,6 +12,9 @@ from driftscope.errors import RunError
 from driftscope.figures.grids import prompts_and_depth
 from driftscope.figures.kept import kept, levels, reasons
 from driftscope.runs.parameters import LENGTH, parameters_of
+
+if TYPE_CHECKING:
+    from driftscope.runs.folder import RunFolder
 
 FULL = "full"
 HALF = 0.5
@@ -139,3 +143,27 @@ def _sentence(result: dict[str, Any]) -> str:
 def _policy(name: str, window: int | None) -> str:
     behind = {"window": "", "window+sink": " with the sink", "window+system": " with the system prompt"}
     return f"a window of {window}{behind.get(name, '')}"
+
+
+def position_limit_of(run: RunFolder) -> int | None:
+    """The positions that the drafter's config names; None where it names none."""
+    checkpoint = run.info.checkpoint
+    origin = checkpoint.origins.get("rope.max_position", {})
+    limit = checkpoint.switches.get("rope.max_position")
+    return None if limit is None or origin.get("source", "default") == "default" else int(limit)
+
+
+def length_rows(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Per attention `policy` and `length` of the text in tokens: `quantity` anchor_mean (accepted tokens a chain, without
+    bonus tokens), length_kept (against full attention at the shortest length), growth, excess."""
+    for policy, rows in figures.get("policies", {}).items():
+        for row in rows:
+            axes = {"policy": policy, "length": row["text_length"]}
+            count = {"count": row.get("anchors", 0), "counted": "anchors"}
+            found = {
+                "anchor_mean": row.get("length", {}).get("anchor_mean"),
+                "length_kept": row.get("length_kept", {}).get("anchor_mean"),
+                "growth": row.get("growth"),
+                "excess": row.get("excess"),
+            }
+            yield from ({**axes, "quantity": name, **value, **count} for name, value in found.items() if value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,17 @@ from driftscope.runs.prompt_sums import divided
 
 CLEAN = "noise/clean"
 LENGTHS = ("served", "anchor_mean")
+KEPT = {"served_kept": ("rounds", "served rounds"), "anchor_mean_kept": ("anchors", "anchors")}
+"""Share of the clean length that is left -> where its denominator stands, and what it counts."""
+SITES = {
+    "state": "noise on the carried state",
+    "carry": "noise on the carried state, from step 2",
+    "embed": "noise on the embedding",
+}
+_SAID = {
+    "beyond the range": "less than half of the length is lost at every alpha that was tried",
+    "below the range": "more than half of the length is lost at every alpha that was tried",
+}
 _MOVED = {"kl": "sum/kl", "flips": "sum/flip", "cos_carry": "sum/cos_clean"}
 
 
@@ -98,3 +110,31 @@ def _half(levels: list[dict[str, Any]]) -> dict[str, float | str]:
 
 def _total(values: Any) -> int:
     return int(np.nansum(values))
+
+
+def noise_rows(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Per `site` and `alpha` (in units of the row's RMS): `quantity` served_kept, anchor_mean_kept (1 = nothing lost), kl
+    (nats), flips (0 to 1), cos_carry; the last three also per `step`, which is 0 for the whole chain."""
+    for site, told in figures.get("sites", {}).items():
+        for level in told["levels"]:
+            axes = {"site": site, "alpha": level["alpha"], "step": 0}
+            for name in (*KEPT, *_MOVED):
+                if name in level:
+                    unit, counted = KEPT.get(name, ("anchors", "anchors"))
+                    count = {"count": level[unit], "counted": counted} if unit in level else {}
+                    yield {**axes, "quantity": name, **level[name], **count}
+            for step in level.get("steps", ()):
+                for name in _MOVED:
+                    if name in step:
+                        yield {**axes, "step": step["step"], "quantity": name, **step[name]}
+
+
+def noise_sentences(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(site, where half of the accepted length is lost, or on which side of the levels that were tried)."""
+    said = []
+    for site, told in figures.get("sites", {}).items():
+        point = told.get("half_at", {}).get("anchor_mean")
+        if point is not None:
+            text = _SAID.get(point) if isinstance(point, str) else f"half of the length is lost at alpha {point:.2g}"
+            said.append((SITES.get(site, site), text or str(point)))
+    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,13 @@ from driftscope.figures.grids import Grids, over_prompts, prompts_and_depth, put
 from driftscope.stats.shares import removed_share
 
 FREE = "pin/free"
+CONDITIONS = {
+    "free": "free",
+    "fused": "state at the RMS of its fused input",
+    "step1": "state at the RMS of step 1's carry",
+    "keys": "keys at the RMS of the prompt's keys",
+}
+"""Condition -> what a reader calls it."""
 UNCHANGED = 0.02
 """A pin that moves the RMS of the state by less, as a share, has nothing to do."""
 CAVEAT = "a pin at inference is a diagnostic, not a fix: the drafter was not trained under it"
@@ -130,3 +138,25 @@ def _sentence(found: dict[str, Any], drift: str, free_end: float, idle: bool) ->
 def _percent(share: float) -> str:
     text = f"{share:.0%}"
     return "0%" if text == "-0%" else text
+
+
+def pin_rows(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Per `condition` (free, then each pin) and `step`: `quantity` excess (self-generated) and state_rms; and with `step` 0
+    slope (of the excess per step), share_from_magnitude and length_kept (anchor mean, 1 = nothing lost)."""
+    if not figures:
+        return
+    for condition, told in {"free": figures["free"], **figures["pins"]}.items():
+        for name in ("excess", "state_rms"):
+            yield from ({"condition": condition, "quantity": name, **entry} for entry in told.get(name, ()))
+        axes = {"condition": condition, "step": 0}
+        for name in ("slope", "share_from_magnitude"):
+            if name in told:
+                yield {**axes, "quantity": name, **told[name]}
+        kept = told.get("length_kept", {}).get("anchor_mean")
+        if kept is not None:
+            yield {**axes, "quantity": "length_kept", **kept}
+
+
+def pin_sentences(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(pin, what it says)."""
+    return [(CONDITIONS.get(name, name), told["sentence"]) for name, told in figures.get("pins", {}).items()]

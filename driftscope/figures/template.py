@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -67,3 +68,15 @@ def _sentence(name: str, found: dict[str, Any]) -> str:
     if length["low"] is not None:
         text += f" (95% {length['low']:.0%} to {length['high']:.0%})"
     return f"{text} over {found['paired']} prompt{'' if found['paired'] == 1 else 's'}"
+
+
+def template_rows(figures: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Per `condition` against the regular template on the same prompts: `quantity` length_kept (anchor mean), growth_kept,
+    excess_kept (1 = as under the regular one), excess_change (difference of masses)."""
+    for condition, told in figures.get("conditions", {}).items():
+        count = {"count": told.get("paired", 0), "counted": "prompts with both"}
+        figures_of = {"length_kept": told.get("length_kept", {}).get("anchor_mean")}
+        figures_of |= {name: told.get(name) for name in ("growth_kept", "excess_kept", "excess_change")}
+        for name, figure in figures_of.items():
+            if figure is not None:
+                yield {"condition": condition, "quantity": name, **figure, **count}

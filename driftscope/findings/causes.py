@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from driftscope.runs.run import Run
 
 NORM, FUSED = "DS101", "DS103"
+UNTESTED = "untested here, it takes a checkpoint trained with it"
+"""What a single run has to say of a remedy."""
 _CAUSES = {NORM: "norm growth", FUSED: "fused-input imbalance"}
 
 
@@ -111,4 +113,4 @@ def _remedy(seen: tuple[str, ...], post_norm: bool) -> str:
         fixes.append("FC-norm")
     if not fixes:
         return ""
-    return f"Published remedy: {listed(fixes)} (EAGLE 3.1); untested here, it takes a checkpoint trained with it."
+    return f"Published remedy: {listed(fixes)} (EAGLE 3.1); {UNTESTED}."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from driftscope.findings.model import Definition
+from driftscope.findings.model import Coded, Definition
+from driftscope.findings.registry import register
 
 _MEASURED = (
     "Text-fed loss against the target's distribution and top-1 agreement of the alternative against the declared value,"
@@ -119,3 +120,5 @@ CODES: tuple[Definition, ...] = (
         "vllm-project/vllm issue 14649",
     ),
 )  # fmt: skip
+
+register(*(Coded(code) for code in CODES))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from driftscope.findings.model import Definition
+from driftscope.findings.model import Coded, Definition
+from driftscope.findings.registry import register
 
 _MEASURED = (
     "Conditional acceptance by position, as logits, of the engine's counters against the served walk over the run's texts, with the"
@@ -97,3 +98,5 @@ CODES: tuple[Definition, ...] = (
         probes=("acceptance",),
     ),
 )
+
+register(*(Coded(code) for code in CODES))

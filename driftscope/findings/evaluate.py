@@ -9,7 +9,7 @@ from driftscope import stats
 from driftscope.findings.fitting import fitting
 from driftscope.findings.measured import Measured
 from driftscope.findings.model import Assessment, Finding, NotMeasured, kind_of
-from driftscope.findings.rules import RULES
+from driftscope.findings.registry import rules
 from driftscope.findings.thresholds import Thresholds, load
 from driftscope.findings.withheld import withheld
 from driftscope.runs.summary import unconfirmed
@@ -35,7 +35,7 @@ def assess(
     limits = thresholds if isinstance(thresholds, Thresholds) else load(thresholds)
     measured = Measured(run, limits, depth, resamples)
     findings, unmeasured, clear = [], [], []
-    for code, rule in RULES.items():
+    for code, rule in rules().items():
         outcome = rule(measured)
         if isinstance(outcome, Finding):
             findings.append(fitting(outcome, measured.switches))

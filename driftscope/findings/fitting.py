@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from driftscope.findings.codes import EAGLE31
+from driftscope.findings.advice import EAGLE31
 from driftscope.findings.model import Finding
 
 _COMPARED = "Whether it helps on your pair is what `driftscope compare` answers, given a checkpoint of each."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ class Definition:
     """What the finding, or its absence, does not say."""
     advice: tuple[str, ...]
     thresholds: tuple[str, ...] = ()
-    """Names in `driftscope.findings.thresholds`."""
+    """Names of those that it is held against."""
     probes: tuple[str, ...] = ()
     """Without one of these the rule is silent."""
     sources: tuple[str, ...] = ()
@@ -37,6 +37,18 @@ class Definition:
     @property
     def kind(self) -> Kind:
         return kind_of(self.code)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One limit. Values must lie strictly between `above` and `below`."""
+
+    name: str
+    default: float
+    meaning: str
+    reason: str
+    above: float = 0.0
+    below: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -116,6 +128,22 @@ class NotMeasured:
 
     code: str
     reason: str
+
+
+Outcome = Finding | NotMeasured | None
+Rule = Callable[[Any], Outcome]
+"""What was measured (`driftscope.findings.Measured`) -> a finding, why it could not be asked, or None where the figures are
+within the thresholds."""
+
+
+@dataclass(frozen=True)
+class Coded:
+    """All that makes a finding: what it means, the rule that looks for it, and the thresholds that it brings."""
+
+    definition: Definition
+    rule: Rule | None = None
+    """None: found elsewhere, as an audit does."""
+    thresholds: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True)

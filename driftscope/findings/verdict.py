@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from driftscope.findings.cost import DriftCost
 from driftscope.findings.cost_words import cost_sentence, moves_sentence
 from driftscope.findings.withheld import withheld
-from driftscope.findings.words import spread_text
+from driftscope.findings.words import listed, spread_text
 from driftscope.stats.drift import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from driftscope.stats.intervals import MIN_PROMPTS
 
@@ -103,12 +103,21 @@ def _verdict(summary: Mapping[str, Any]) -> Verdict:
         return Verdict(_KINDS.get(cost.told, "unknown"), f"{cost_sentence(cost)} {rest}", ())
     if len(steps) < 2:
         text = "No verdict: only step 1 was measured, and drift takes at least two steps." if steps else ""
-        return Verdict("unknown", text or "No verdict: nothing was measured yet.", ())
+        return Verdict("unknown", text or f"No verdict: {_not_judged(summary)}.", ())
     readings = _readings(summary, switches.get("carry") == "post")
     moved = _moved(readings, steps, switches.get("carry") == "post", cost)
     if cost is None:
         return Verdict(*moved, readings)
     return Verdict(_KINDS.get(cost.told, "unknown"), f"{cost_sentence(cost)} {moved[1]}", readings)
+
+
+def _not_judged(summary: Mapping[str, Any]) -> str:
+    """Why a summary without clean chains has no verdict."""
+    probes = [*(["cost"] if "drift_cost" in summary else []), *summary.get("probes", ())]
+    if not probes:
+        return "nothing was measured yet"
+    asked = "--probes norms,attention,acceptance"
+    return f"drift is judged by the undisturbed chains ({asked}), which were not run; measured was {listed(probes)}"
 
 
 def _readings(summary: Mapping[str, Any], post: bool) -> tuple[Reading, ...]:

@@ -55,13 +55,26 @@ class Format:
     """Whether the last state is one of the stack, by the id n."""
 
 
+_registered: list[Format] = []
+
+
+def register(item: Format) -> None:
+    """Make a layout of dumps known to this process; it is tried before the shipped ones."""
+    _registered.insert(0, item)
+
+
+def formats() -> tuple[Format, ...]:
+    """Every layout in the order in which they are tried."""
+    return (*_registered, *FORMATS)
+
+
 def recognised(path: Path, held: Mapping[str, Any], wanted: str = "auto") -> Format:
     """The format of a file. DriftscopeError where it is none, or not the wanted one."""
-    for item in FORMATS:
+    for item in formats():
         if wanted in ("auto", item.name) and item.fits(path, held):
             return item
     names = ", ".join(name[:40] for name in list(held)[:6]) or "nothing"
-    known = ", ".join(dict.fromkeys(item.name for item in FORMATS))
+    known = ", ".join(dict.fromkeys(item.name for item in formats()))
     kind = f"not what {wanted} writes" if wanted != "auto" else f"not a dump of {known}"
     raise DriftscopeError(f"{path}: {kind} (it holds {names}); --format chooses one of {known}")
 

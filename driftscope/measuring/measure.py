@@ -21,7 +21,7 @@ from driftscope.chain.pair import Pair
 from driftscope.chain.prompt_chains import Settings, Subject
 from driftscope.errors import DriftscopeError, PromptError
 from driftscope.measuring.request import ProbeRequest
-from driftscope.probes import ConditionProbe, Probe
+from driftscope.probes import SHIPPED, ConditionProbe, Probe, register
 from driftscope.probes.options import check_stored
 from driftscope.progress import ProgressReport
 from driftscope.runs.run import Run
@@ -147,6 +147,7 @@ def run_probes(
     Returns:
         Prompts that were left when `watch` had enough.
     """
+    register(*(item for item in probes if item.name not in SHIPPED))
     todo, done = lacking(run, bench, sources, probes)
     progress.stage("probing", done + sum(len(work.probes) for work in todo))
     progress.advance(done)

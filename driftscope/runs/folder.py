@@ -151,6 +151,14 @@ class RunFolder:
         """Names under which shards are stored."""
         return [folder.name for folder in _folders(self.folder / "shards") if _folders(folder)]
 
+    def prompts_done(self, probe: str) -> int:
+        """How many prompts have a shard of this probe."""
+        return len(self._shards(probe))
+
+    def stamp(self, probe: str | None = None) -> tuple[str, ...]:
+        """The shards that there are (of one probe): what was worked out of them holds as long as this stays the same."""
+        return tuple(str(shard) for shard in self._shards(probe))
+
     def table(self, name: str, probe: str | None = None, *, columns: Collection[str] | None = None) -> pd.DataFrame:
         """The rows of every shard (of one probe): declared columns; families such as `rms/{site}` are NaN where a
         shard lacks them. Strings are categoricals.

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from driftscope.errors import RunError
 from driftscope.files.json import check_regular
 from driftscope.files.parquet_pages import Content, inflated
-from driftscope.runs.schema import STRING, Table, table_named
+from driftscope.runs.columns import STRING, Table
+from driftscope.runs.schema import table_named
 
 _SPARE = 64 * 2**20
 _WIDEST = 8

@@ -14,6 +14,7 @@ from driftscope.captures.capture import Capture
 from driftscope.chain.chain import Feed
 from driftscope.chain.measure import BUCKETS, SELF_GENERATED
 from driftscope.chain.prompt_chains import Subject
+from driftscope.runs.schema import HEADS
 from driftscope.stats.acceptance import served_walk
 
 Steps = Sequence[dict[str, Tensor]]
@@ -76,7 +77,8 @@ def _told(subject: Subject, value: Any) -> Any:
 
 
 def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.DataFrame:
-    """The `anchors` table: one row per anchor and step."""
+    """The `anchors` table: one row per anchor and step. Of the quantities that are not there a column is absent, so that chains of
+    which little was read are stored by the same function; `drafted` and `text` must be."""
     plain = to_numpy(steps)
     match = match_matrix(plain)
     accepted = joint(match)
@@ -96,29 +98,34 @@ def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.
             "text": step["text"],
             "match": _told(subject, match[:, index]),
             "accepted": _told(subject, accepted[:, index]),
-            "rank": pd.array(np.where(step["rank"] > 0, step["rank"], 0), "Int32"),
-            "entropy": step["head_entropy"].mean((1, 2)),
         }
-        columns["rank"][step["rank"] <= 0] = pd.NA
+        if "rank" in step:
+            columns["rank"] = pd.array(np.where(step["rank"] > 0, step["rank"], 0), "Int32")
+            columns["rank"][step["rank"] <= 0] = pd.NA
+        if "head_entropy" in step:
+            columns["entropy"] = step["head_entropy"].mean((1, 2))
         for name, values in step.items():
             if name not in columns and values.ndim == 1:
                 columns[name] = values
-        for kind in ("mass", "excess"):
-            mean = with_self_generated(step[kind].mean((1, 2)), k, masked)
-            columns |= {f"{kind}/{name}": mean[name] for name in mean if learned or name != "virtual"}
-        keys = with_self_generated(step["keys"], k, masked)
-        columns |= {f"keys/{name}": keys[name] for name in keys if learned or name != "virtual"}
+        parts = {kind: step[kind].mean((1, 2)) for kind in ("mass", "excess") if kind in step}
+        parts |= {"keys": step["keys"]} if "keys" in step else {}
+        for kind, values in parts.items():
+            by_bucket = with_self_generated(values, k, masked)
+            columns |= {f"{kind}/{name}": by_bucket[name] for name in by_bucket if learned or name != "virtual"}
         frames.append(pd.DataFrame(columns))
     return pd.concat(frames, ignore_index=True)
 
 
 def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.DataFrame:
-    """The `heads` table: sums over the anchors outside loops, per layer and head."""
+    """The `heads` table: sums over the anchors outside loops, per layer and head, of those of mass, excess and entropy that are
+    there; no rows without any."""
     kept = ~subject.looping
     learned, masked = subject.pair.drafter.learned_sinks, masked_start(subject)
     frames = []
     for k, step in enumerate(to_numpy(steps, ("head_entropy", "mass", "excess")), start=1):
-        layers, heads = step["head_entropy"].shape[1:]
+        if not step:
+            continue
+        layers, heads = next(iter(step.values())).shape[1:3]
         columns: dict[str, Any] = {
             "variant": variant,
             "feed": feed,
@@ -127,12 +134,17 @@ def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.Da
             "layer": np.repeat(np.arange(layers), heads),
             "head": np.tile(np.arange(heads), layers),
             "anchors": int(kept.sum()),
-            "entropy": step["head_entropy"][kept].sum(0, dtype=np.float64).ravel(),
         }
+        if "head_entropy" in step:
+            columns["entropy"] = step["head_entropy"][kept].sum(0, dtype=np.float64).ravel()
         for kind in ("mass", "excess"):
+            if kind not in step:
+                continue
             sums = with_self_generated(step[kind][kept].sum(0, dtype=np.float64), k, masked)
             columns |= {f"{kind}/{name}": sums[name].ravel() for name in sums if learned or name != "virtual"}
         frames.append(pd.DataFrame(columns))
+    if not frames:
+        return HEADS.frame(HEADS.empty())
     return pd.concat(frames, ignore_index=True)
 
 

@@ -19,9 +19,9 @@ class Run(RunFolder):
         self._summaries: dict[int | None, tuple[tuple[str, ...], dict[str, Any]]] = {}
 
     def summary(self, depth: int | None = None) -> dict[str, Any]:
-        """The figures that `driftscope probe --json` prints (`driftscope.figures.summary.run_summary`); kept until a shard is
+        """The figures that `driftscope probe --json` prints (`driftscope.probes.held.run_summary`); kept until a shard is
         added or removed."""
-        stamp = tuple(str(shard) for shard in self._shards(None))
+        stamp = self.stamp()
         held = self._summaries.get(depth)
         if held is None or held[0] != stamp:
             held = self._summaries[depth] = (stamp, VIEWS["summary"](self, depth))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from driftscope.runs.columns import Table
 from driftscope.runs.parquet import chosen_of, read_columns
-from driftscope.runs.schema import Table
 
 
 class HeldTable:

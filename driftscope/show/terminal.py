@@ -20,6 +20,7 @@ from driftscope.findings.view import render_findings
 from driftscope.runs.naming import short_name
 from driftscope.runs.summary import unconfirmed
 from driftscope.show.cost import cost_section
+from driftscope.show.sections import probe_sections
 from driftscope.show.step_table import step_table
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def render(
         console.print(_lengths(summary))
     if (section := cost_section(summary)) is not None:
         console.print(section)
+    for part in probe_sections(summary):
+        console.print(part)
     if assessment is not None:
         render_findings(assessment, console)
     notes = _notes(summary, counts, {finding.code for finding in assessment.findings} if assessment else set())

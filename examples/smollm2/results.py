@@ -29,10 +29,10 @@ from demo import CHECKPOINTS, DRAFTERS
 from driftscope.api import probe
 from driftscope.commands.content import run_content
 from driftscope.compare import compare
-from driftscope.figures import probe_figures
 from driftscope.findings import assess, save
 from driftscope.measuring.machine import cpu_name
 from driftscope.probes import DEFAULT
+from driftscope.probes.held import probe_figures
 from driftscope.progress import stderr_progress
 from driftscope.runs.run import Run
 from driftscope.target.model import Target, load_target

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 
 import driftscope.app.main
 from driftscope import probe
-from driftscope.app import jobs
+from driftscope.app import jobs, rights
 from driftscope.app.library import PATHS
 from driftscope.runs.run import Run
 from tests.fake_run import Fake, meta, prompt_ids, tables
@@ -32,8 +32,10 @@ PAGES = (
     "noise",
     "acceptance",
     "robustness",
+    "probes",
     "compare",
     "tokens",
+    "training",
     "checkpoint",
     "new_run",
 )
@@ -92,6 +94,8 @@ def app(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Callable[..., AppTest]:
     """Start the app on these paths, at a page with these parameters."""
     monkeypatch.setenv("DRIFTSCOPE_CACHE", str(cache))
     monkeypatch.setattr(jobs, "_jobs", {})
+    for name in (rights.FOLDERS, rights.STARTING, rights.TOKEN):
+        monkeypatch.delenv(name, raising=False)
 
     def start(*paths: Path, page: str = "overview", **parameters: str) -> AppTest:
         monkeypatch.setenv(PATHS, json.dumps([str(path) for path in paths]))

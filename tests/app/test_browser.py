@@ -22,7 +22,7 @@ from tests.app.conftest import PAGES
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SECONDS = 120
-TITLES = {"noise": "Noise and pin", "new_run": "New run"}
+TITLES = {"noise": "Noise and pin", "probes": "Other probes", "new_run": "New run"}
 
 
 @pytest.fixture(scope="module")
@@ -226,10 +226,12 @@ def test_a_token_is_clicked_and_the_chain_starts_there(page: Any, address: str, 
     page.goto(f"{address}/tokens?run=tiny&prompt={first['prompt']}&anchor={first['anchor']}&step=2")
     settled(page)
     later = int(first["anchor"]) + 1
-    page.locator(f"a[href*='anchor={later}']").first.click()
+    page.evaluate("window.sameDocument = true")
+    page.locator(f".ribbon [data-anchor='{later}']").click()
     page.wait_for_function(f"new URLSearchParams(location.search).get('anchor') === '{later}'")
     settled(page)
     assert query(page)["run"] == "tiny"
+    assert page.evaluate("window.sameDocument"), "the page was loaded again"
     assert page.locator("[data-testid=stException]").count() == 0
     assert page.complaints == []
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from driftscope.app import rights
+from driftscope.app.hosts import HOSTS
 from driftscope.app.library import PATHS
 from driftscope.cli import app
 from driftscope.commands import app as command
@@ -18,7 +20,8 @@ from driftscope.commands import app as command
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Command lines that would have run Streamlit."""
     found: list[list[str]] = []
-    monkeypatch.setenv(PATHS, "[]")
+    for name in (PATHS, HOSTS, rights.FOLDERS, rights.STARTING, rights.TOKEN):
+        monkeypatch.setenv(name, "[]")
     monkeypatch.setattr(command, "_run", lambda arguments: found.append(arguments) or 0)
     return found
 
@@ -48,6 +51,26 @@ def test_another_address_is_said_to_be_open(started: list[list[str]]) -> None:
     result = CliRunner().invoke(app, ["app", "--host", "0.0.0.0"])
     assert "--server.address=0.0.0.0" in started[0]
     assert "everybody who can reach 0.0.0.0:8501" in result.output
+    assert "starting new ones is off" in result.output
+    assert os.environ[rights.STARTING] == "no"
+
+
+def test_starting_from_elsewhere_takes_a_token(started: list[list[str]], tmp_path: Path) -> None:
+    words = ["app", "--host", "192.168.0.7", "--allow-start", "--allow-host", "box.lan", "--files", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert os.environ[rights.STARTING] == "token"
+    token = os.environ[rights.TOKEN]
+    assert len(token) >= 32
+    assert f"http://192.168.0.7:8501/?token={token}" in result.output
+    assert json.loads(os.environ[HOSTS]) == ["localhost", "127.0.0.1", "::1", "192.168.0.7", "box.lan"]
+    assert json.loads(os.environ[rights.FOLDERS]) == [str(tmp_path)]
+    assert token not in " ".join(started[0]), "a command line is seen by everybody on the machine"
+
+
+def test_here_starting_takes_none(started: list[list[str]]) -> None:
+    CliRunner().invoke(app, ["app", "--allow-start"])
+    assert os.environ[rights.STARTING] == "yes"
+    assert os.environ[rights.TOKEN] == ""
 
 
 def test_a_folder_that_is_not_there_is_named(started: list[list[str]]) -> None:

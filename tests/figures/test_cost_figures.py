@@ -14,9 +14,10 @@ import pytest
 from driftscope import stats
 from driftscope.chain.patches import FACTORS, OWN, REAL, REASONS, patch_name, patches
 from driftscope.errors import RunError
-from driftscope.figures import cost_figures, probe_figures, rejection_figures, run_cost
+from driftscope.figures import cost_figures, rejection_figures, run_cost
 from driftscope.figures.cost_sums import cost_sums
 from driftscope.figures.effects import WAYS, contexts, effects
+from driftscope.probes.held import probe_figures
 from driftscope.runs.run import Run
 from tests.fake_cost import FakeCost, cost_shard, told
 from tests.fake_run import Fake, meta, prompt_ids, tables

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from driftscope.figures import probe_figures
 from driftscope.probes.clean import CleanProbe
 from driftscope.probes.depth import PROBE as DEPTH
+from driftscope.probes.held import probe_figures
 from driftscope.probes.layers import LayersProbe
 from driftscope.probes.noise import NoiseProbe
 from driftscope.probes.pin import PROBE as PIN
@@ -37,7 +37,7 @@ def test_figures_of_every_probe_are_json(tmp_path: Path) -> None:
             ]
             tables = probe.measure(subject)
             run.write_shard(probe.shard, prompt, {**tables, "variants": pd.DataFrame(variants)})
-    found = probe_figures(run, resamples=50)
+    found = probe_figures(run)
     assert list(found) == ["acceptance", "noise", "pin", "depth", "layers"]
     assert all(found.values())
     assert json.loads(json.dumps(found, allow_nan=False)) == found

@@ -11,9 +11,7 @@ from typer.testing import CliRunner
 
 from driftscope.cli import app
 from driftscope.findings import definitions
-from driftscope.findings.registry import UnknownCodeError, definition
-from driftscope.findings.rules import RULES
-from driftscope.findings.thresholds import THRESHOLDS
+from driftscope.findings.registry import UnknownCodeError, definition, rules, thresholds
 from driftscope.probes import SHIPPED
 
 RUNNER = CliRunner()
@@ -51,14 +49,14 @@ def test_pages_name_only_flags_commands_probes_and_thresholds_that_exist(code: s
         assert command in ROOT.commands  # type: ignore[attr-defined]
     for probes in re.findall(r"--probes ([a-z,]+)", text):
         assert set(probes.split(",")) <= set(SHIPPED)
-    assert set(definition(code).thresholds) <= {threshold.name for threshold in THRESHOLDS}
+    assert set(definition(code).thresholds) <= {threshold.name for threshold in thresholds().values()}
 
 
 def test_every_rule_has_a_code_and_every_threshold_a_use() -> None:
     drift_and_data = {code for code, about in definitions().items() if about.kind != "checkpoint"}
-    assert set(RULES) == drift_and_data
+    assert set(rules()) == drift_and_data
     used = {name for about in definitions().values() for name in about.thresholds}
-    assert used == {threshold.name for threshold in THRESHOLDS}
+    assert used == {threshold.name for threshold in thresholds().values()}
 
 
 def test_the_list_has_every_code() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftscope.findings.codes import EAGLE31
+from driftscope.findings.advice import EAGLE31
 from driftscope.findings.fitting import ONE_MISSING, fitting
 from driftscope.findings.model import Finding
 

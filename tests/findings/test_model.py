@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from driftscope.findings import DEFAULTS, Assessment, Finding, NotMeasured, assess, evaluate, exit_code, save
+from driftscope.findings.registry import rules
 from driftscope.runs.run import Run
 from tests.drafters import HEALTHY, write_drafter
 
@@ -61,7 +62,15 @@ def test_golden_json(tmp_path: Path) -> None:
     """The keys and sentences that machines and people rely on; figures within 5%."""
     run = write_drafter(tmp_path / "a", HEALTHY.changed(growth=1.2, self_shift=0.3, prompts=13))
     content = json.loads(json.dumps(assess(run, DEFAULTS, resamples=200).to_dict()))
-    assert like(content, json.loads(GOLDEN.read_text(encoding="utf-8"))), json.dumps(content, indent=1)
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    # A rule that is new is clear or could not be asked: neither touches the file.
+    told = {part["code"] for part in golden["not_measured"]}
+    unmeasured = [part for part in content["not_measured"] if part["code"] in told]
+    clear = content.pop("clear")
+    assert like({**content, "not_measured": unmeasured}, golden), json.dumps(content, indent=1)
+    assert {"DS103", "DS105", "DS108", *(f"DS30{number}" for number in range(1, 7))} <= set(clear)
+    asked = {part["code"] for part in (*content["not_measured"], *content["findings"])} | set(clear)
+    assert asked == set(rules())
 
 
 def like(seen: Any, expected: Any) -> bool:

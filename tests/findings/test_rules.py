@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from driftscope.findings import DEFAULTS, Assessment, Finding, Thresholds, assess
-from driftscope.findings.rules import RULES
+from driftscope.findings.registry import rules
 from driftscope.findings.rules.acceptance import constant_rate_variance
 from tests.drafters import HEALTHY, Shard, noise_shards, write_drafter
 from tests.fake_run import Fake
@@ -31,7 +31,7 @@ def test_a_healthy_run_has_no_findings_and_lists_what_was_not_asked(tmp_path: Pa
     result = judge(tmp_path / "a")
     assert result.findings == ()
     assert {part.code for part in result.unmeasured} == {"DS104", "DS106", "DS107", "DS110", "DS111"}
-    assert set(result.clear) | {part.code for part in result.unmeasured} == set(RULES)
+    assert set(result.clear) | {part.code for part in result.unmeasured} == set(rules())
     assert result.exit_code == 0
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from driftscope.findings.thresholds import DEFAULTS, THRESHOLDS, ThresholdError, load
+from driftscope.findings.registry import thresholds
+from driftscope.findings.thresholds import DEFAULTS, ThresholdError, load
 from driftscope.stats import PRACTICAL_LOG_RMS, PRACTICAL_MASS
 from tests.drafters import HEALTHY, write_drafter
 
@@ -14,7 +15,7 @@ TABLE = "[tool.driftscope.thresholds]\n"
 
 
 def test_every_threshold_has_a_reason_and_a_default_in_its_range() -> None:
-    for threshold in THRESHOLDS:
+    for threshold in thresholds().values():
         assert threshold.above < threshold.default < threshold.below
         assert threshold.meaning
         assert threshold.reason.endswith(".")

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from driftscope.figures import probe_figures
+from driftscope.probes.held import probe_figures
 from driftscope.runs.run import Run
 from driftscope.show import frames
 from driftscope.show.frames import probes
-from driftscope.show.frames.measured import figures_of
+from driftscope.show.frames.measured import probe_figures_of as figures_of
+from driftscope.show.frames.measured import probe_rows, sentences
 from tests.fake_run import meta, prompt_ids, tables
 from tests.rich_run import AUX, DRIFT, HEAD_WIDTH, SITES, WIDTH, calm, drifting, unmeasured
 
@@ -226,7 +227,7 @@ def test_probe_frames_stand_on_the_figures_of_the_probes() -> None:
     figures = probe_figures(drifting())
     for name in ("acceptance", "noise", "pin", "depth", "layers", "template", "length"):
         assert figures_of(drifting(), name) == figures[name]
-    noise = probes.noise([drifting()])
+    noise = probe_rows([drifting()], "noise")
     level = figures["noise"]["sites"]["state"]["levels"][1]
     row = one(noise, site="state", alpha=0.5, step=0, quantity="anchor_mean_kept")
     assert (row["mean"], row["count"]) == (level["anchor_mean_kept"]["mean"], level["anchors"])
@@ -236,25 +237,28 @@ def test_probe_frames_stand_on_the_figures_of_the_probes() -> None:
     beyond = one(probes.half_points([drifting()]), site="embed", quantity="anchor_mean_kept")
     assert np.isnan(beyond["at"])
     assert beyond["said"] == "beyond the range"
-    pins = probes.pin([drifting()])
+    pins = probe_rows([drifting()], "pin")
     assert one(pins, condition="fused", quantity="share_from_magnitude")["mean"] == pytest.approx(
         figures["pin"]["pins"]["fused"]["share_from_magnitude"]["mean"]
     )
-    layers = probes.layers([drifting()])
+    layers = probe_rows([drifting()], "layers")
     assert one(layers, step=2, row="next", boundary=8, quantity="cka")["mean"] == next(
         entry["mean"] for entry in figures["layers"]["steps"][1]["cka"]["next"] if entry["boundary"] == 8
     )
-    template = one(probes.template([drifting()]), condition="no_bos", quantity="length_kept")
+    template = one(probe_rows([drifting()], "template"), condition="no_bos", quantity="length_kept")
     assert template["mean"] == figures["template"]["conditions"]["no_bos"]["length_kept"]["anchor_mean"]["mean"]
 
 
 def test_lengths_keep_their_policy_and_size() -> None:
     found = figures_of(drifting(), "length")["policies"]["full"][2]
-    row = one(probes.length([drifting()]), policy="full", length=2048, quantity="anchor_mean")
+    row = one(probe_rows([drifting()], "length"), policy="full", length=2048, quantity="anchor_mean")
     assert (row["mean"], row["count"]) == (found["length"]["anchor_mean"]["mean"], found["anchors"])
-    kept = one(probes.length([drifting()]), policy="window+sink", length=2048, quantity="length_kept")
-    assert kept["mean"] > one(probes.length([drifting()]), policy="full", length=2048, quantity="length_kept")["high"]
-    assert len(probes.length_sentences([drifting()])) == 1
+    kept = one(probe_rows([drifting()], "length"), policy="window+sink", length=2048, quantity="length_kept")
+    assert (
+        kept["mean"]
+        > one(probe_rows([drifting()], "length"), policy="full", length=2048, quantity="length_kept")["high"]
+    )
+    assert len(sentences([drifting()], "length")) == 1
 
 
 def test_a_run_without_shards_gives_empty_frames() -> None:
@@ -274,9 +278,7 @@ def test_a_run_without_shards_gives_empty_frames() -> None:
         frames.survival(runs),
         frames.sampling(runs),
         frames.confidence(runs),
-        *(
-            getattr(probes, name)(runs)
-            for name in ("noise", "half_points", "pin", "depth", "layers", "template", "length")
-        ),
+        probes.half_points(runs),
+        *(probe_rows(runs, name) for name in ("noise", "pin", "depth", "layers", "template", "length")),
     )
     assert [len(frame) for frame in made] == [0] * len(made)

@@ -20,7 +20,7 @@ from driftscope.errors import DriftscopeError
 from driftscope.figures import cost_figures, rejection_figures
 from driftscope.probes.cost import PROBE, CostProbe
 from driftscope.probes.options import configured
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 from tests import tiny
 from tests.plain_chain import grown_text
 from tests.probes import planted
@@ -93,7 +93,7 @@ def faithful(**changes: Any) -> Faithful:
 def told(parts: list[Tables]) -> Tables:
     """As a run would return them."""
     joined = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
-    return {name: TABLES[name].frame(TABLES[name].conform(rows)) for name, rows in joined.items()}
+    return {name: all_tables()[name].frame(all_tables()[name].conform(rows)) for name, rows in joined.items()}
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from driftscope.errors import DriftscopeError
 from driftscope.figures import layers_figures
 from driftscope.figures.layers import sentence
 from driftscope.probes.layers import LayersProbe, compare, linear_cka, unbiased_hsic
-from driftscope.runs.schema import TABLES
+from driftscope.runs.schema import tables as all_tables
 from tests.probes import planted
 
 PROMPTS = 12
@@ -52,7 +52,7 @@ def figures(pair: Pair, deepest: str, prompts: int = PROMPTS):  # type: ignore[n
         boundaries = {b: planted.random_rows(1000 * b + number, 60) for b in (1, 2)} | {3: last @ turn}
         subject = planted.subject(pair, number, SETTINGS, length=60, tokens=tokens, final=final, boundaries=boundaries)
         parts.append(PROBE.measure(subject)["similarity"])
-    table = TABLES["similarity"]
+    table = all_tables()["similarity"]
     return layers_figures(table.frame(table.conform(pd.concat(parts, ignore_index=True))), resamples=200)
 
 
@@ -142,7 +142,9 @@ def test_few_prompts_are_not_measurable_and_loops_are_left_out() -> None:
     assert rows["similarity"].empty
     kept = PROBE.measure(planted.subject(copier(), 0, SETTINGS, boundaries=boundaries, loop=range(30, 40)))
     assert set(kept["similarity"]["anchors"]) == {12}
-    assert layers_figures(TABLES["similarity"].frame(TABLES["similarity"].conform(rows["similarity"]))) == {}
+    assert (
+        layers_figures(all_tables()["similarity"].frame(all_tables()["similarity"].conform(rows["similarity"]))) == {}
+    )
 
 
 @pytest.mark.parametrize(

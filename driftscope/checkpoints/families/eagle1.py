@@ -13,6 +13,7 @@ from driftscope.checkpoints.reading.board import Switchboard
 from driftscope.errors import CheckpointError
 
 NAME = "eagle1"
+VOCAB_MAP = "index"
 
 
 def recognise(bare: Collection[str], raw: Mapping[str, Any]) -> str | None:

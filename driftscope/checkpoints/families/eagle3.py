@@ -256,14 +256,14 @@ def resolve_vocab(board: Switchboard) -> None:
         board.problems.append(f"d2t is stored as {board.infos['d2t'].dtype}, expected int64")
         return
     t2d = board.load("t2d") if board.has("t2d") else None
-    found = read_vocab_map(board.load("d2t"), t2d, full)
+    found = read_vocab_map(board.load("d2t"), t2d, full, board.stated.vocab_map)
     if found.reading == "unusable" and board.user("vocab_map") is None:
         board.problems.append(f"d2t maps outside the target's {full} tokens (to {found.largest}), however it is read")
     counted = found.reading == "placeholder" and found.largest == draft - 1 and found.reason != _ALL_ZERO
     reading = "index" if found.reading == "index" or counted else "offset"
     identity = reading == "offset" and draft == full and found.increasing and found.largest == draft - 1
     board.put("vocab_map", "none" if identity else reading, "weights", f"d2t: {found.reason}")
-    if found.reading == "index":
+    if found.reading == "index" and board.stated.vocab_map is None:
         board.warnings.append("d2t holds token ids, not offsets as every engine expects; it is read as ids")
     if found.reading == "placeholder":
         board.warnings.append(

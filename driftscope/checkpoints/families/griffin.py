@@ -12,6 +12,7 @@ from driftscope.checkpoints.reading.board import Switchboard
 from driftscope.errors import CheckpointError
 
 NAME = "griffin"
+VOCAB_MAP = "index"
 _OWN = {
     "fc.fc.weight": "fc.weight",
     "fc.fc.bias": "fc.bias",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 from driftscope.checkpoints.config import DrafterConfig
@@ -24,11 +26,20 @@ from driftscope.checkpoints.families import (
     torchspec,
     vllm,
 )
-from driftscope.checkpoints.reading.board import Switchboard
+from driftscope.checkpoints.reading.board import Stated, Switchboard
+from driftscope.errors import DriftscopeError
+
+GROUP = "driftscope.families"
 
 
 class Family(Protocol):
-    """What a family's module offers."""
+    """What a family's module offers. Three more names are optional:
+
+    - `VOCAB_MAP`: "index" where its map of the draft vocabulary holds ids of the target, "offset" where it holds offsets; it is
+      then not guessed, and written so from whichever a drafter has.
+    - `AUX_IDS`: ((config key, convention), ...), keys of its own for the aux layers; "boundary" or "layer output".
+    - `stored_value(canonical, tensor)`: the tensor as the family stores it, where values differ and not only names.
+    """
 
     @property
     def NAME(self) -> str: ...
@@ -74,3 +85,41 @@ FAMILIES: tuple[Family, ...] = tuple(
         vllm,
     )
 )
+_registered: list[Family] = []
+
+
+def register(family: Family) -> None:
+    """Make a family known to this process; it is asked before the shipped ones. A package does it for every process with an entry
+    point in the group `driftscope.families` that names its module. DriftscopeError for a name that is taken."""
+    wanted = ("NAME", "recognise", "flatten", "rename", "resolve", "stored_name", "config_json")
+    missing = [name for name in wanted if not hasattr(family, name)]
+    if missing:
+        raise DriftscopeError(f"{getattr(family, '__name__', family)} is no family: it lacks {', '.join(missing)}")
+    if family.NAME in {held.NAME for held in (*_registered, *FAMILIES)}:
+        raise DriftscopeError(f"a layout is called {family.NAME} already; rename yours")
+    _registered.insert(0, family)
+
+
+def families() -> tuple[Family, ...]:
+    """Every family in the order in which they are asked: registered ones, those of installed packages, the shipped ones."""
+    _register_installed()
+    return (*_registered, *FAMILIES)
+
+
+@cache
+def _register_installed() -> None:
+    held = {family.NAME for family in (*_registered, *FAMILIES)}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        if entry.name not in held:
+            register(cast(Family, entry.load()))
+
+
+def family_named(layout: str) -> Family | None:
+    """The family of a layout."""
+    return next((family for family in families() if layout == family.NAME), None)
+
+
+def stated_by(family: Family) -> Stated:
+    """What a family states beyond the seven names."""
+    aux_ids = getattr(family, "AUX_IDS", ())
+    return Stated(getattr(family, "VOCAB_MAP", None), aux_ids, family.stored_name)

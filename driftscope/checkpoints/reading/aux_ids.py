@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from driftscope.checkpoints.reading.board import Switchboard
 from driftscope.errors import CheckpointError
@@ -41,7 +41,7 @@ def find_aux_ids(board: Switchboard) -> AuxIds | None:
     Raises:
         CheckpointError: not a list of distinct whole numbers.
     """
-    for key, convention in _KEYS:
+    for key, convention in (*board.stated.aux_ids, *_KEYS):
         found = board.raw_value(key)
         if found is None:
             continue
@@ -51,7 +51,7 @@ def find_aux_ids(board: Switchboard) -> AuxIds | None:
             raise CheckpointError(f"config: {key} is {ids!r}, expected distinct layer ids; --aux gives boundaries")
         # The speculators format writes boundaries, under whichever key.
         spelled_out = board.raw.get("speculators_model_type") is not None
-        return AuxIds(tuple(ids), key, "boundary" if spelled_out else convention)
+        return AuxIds(tuple(ids), key, "boundary" if spelled_out else cast(Convention, convention))
     return None
 
 

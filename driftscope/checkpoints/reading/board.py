@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -22,6 +22,18 @@ _DEFAULTS = {f.name: f.default for f in dataclasses.fields(DrafterConfig) if f.d
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Stated:
+    """What a layout states of itself, so that it need not be guessed from the tensors."""
+
+    vocab_map: Literal["offset", "index"] | None = None
+    """What its map of the draft vocabulary holds: offsets, or ids of the target."""
+    aux_ids: tuple[tuple[str, str], ...] = ()
+    """Config keys of its own for the aux layers, each with its convention (`driftscope.checkpoints.reading.aux_ids`)."""
+    stored_name: Callable[[str], str] = str
+    """The name under which it stores a tensor, for messages."""
+
+
 class Switchboard:
     """What is known of a checkpoint while it is read: its config, its shapes, and the switches set so far.
 
@@ -35,6 +47,7 @@ class Switchboard:
         load: Callable[[str], torch.Tensor],
         overrides: Mapping[str, Any] | None = None,
         target: Any | None = None,
+        stated: Stated | None = None,
     ) -> None:
         self.raw = raw
         self.infos = dict(infos)
@@ -42,6 +55,7 @@ class Switchboard:
         self.load = load
         self.target = target
         """The target's text config, or None."""
+        self.stated = stated or Stated()
         self.trimmed: dict[str, tuple[int, ...]] = {}
         """Canonical name -> shape that is read of it, from its first row on."""
         self.values: dict[str, Any] = {}
@@ -117,10 +131,11 @@ class Switchboard:
             CheckpointError: it is not, or has another number of dimensions.
         """
         if name not in self.infos:
-            raise CheckpointError(f"{name} is missing: this layout needs it")
+            raise CheckpointError(f"{self.stated.stored_name(name)} is missing: this layout needs it")
         shape = self.infos[name].shape
         if len(shape) != dims:
-            raise CheckpointError(f"{name} has shape {list(shape)}, expected {dims} dimension{'s' * (dims > 1)}")
+            called = self.stated.stored_name(name)
+            raise CheckpointError(f"{called} has shape {list(shape)}, expected {dims} dimension{'s' * (dims > 1)}")
         return shape
 
     def trim(self, name: str, shape: tuple[int, ...]) -> None:

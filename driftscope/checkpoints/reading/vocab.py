@@ -39,9 +39,15 @@ class VocabMap:
         return {**asdict(self), "coverage": self.coverage}
 
 
-def read_vocab_map(d2t: torch.Tensor, t2d: torch.Tensor | None, target_size: int | None) -> VocabMap:
-    """How d2t [draft] is to be read: by t2d (bool [target]) where that decides, else by which reading stays inside the
-    target's vocabulary with strictly rising ids; an offset where both do, because every trainer writes offsets."""
+def read_vocab_map(
+    d2t: torch.Tensor,
+    t2d: torch.Tensor | None,
+    target_size: int | None,
+    stated: Literal["offset", "index"] | None = None,
+) -> VocabMap:
+    """How d2t [draft] is to be read: as the layout has `stated`, else by t2d (bool [target]) where that decides, else by which
+    reading stays inside the target's vocabulary with strictly rising ids; an offset where both do, because every trainer writes
+    offsets."""
     d2t = d2t.to(torch.int64)
     size = target_size if target_size is not None else (t2d.numel() if t2d is not None else None)
     arange = torch.arange(d2t.numel())
@@ -58,6 +64,11 @@ def read_vocab_map(d2t: torch.Tensor, t2d: torch.Tensor | None, target_size: int
         rest = size is None or size > d2t.numel()
         reading = "placeholder" if rest and agreeing != ["offset"] and d2t.numel() > 1 else "offset"
         reason = "d2t is all zero"
+    elif stated is not None:
+        inside = _inside(candidates[stated], size)
+        reading = stated if inside else "unusable"
+        told = "target ids" if stated == "index" else "offsets"
+        reason = f"the layout stores {told}" if inside else f"{told}, as the layout stores, leave the vocabulary"
     elif agreeing:
         reading, reason = ("offset" if "offset" in agreeing else "index"), "t2d marks exactly these ids"
     elif "offset" in sound:
@@ -68,7 +79,10 @@ def read_vocab_map(d2t: torch.Tensor, t2d: torch.Tensor | None, target_size: int
         reading, reason = "offset", "inside the vocabulary, though the ids do not rise"
     else:
         reading, reason = "unusable", "target ids leave the vocabulary, read as offsets or as ids"
-    ids = candidates["index" if reading == "index" or (reading == "placeholder" and counted) else "offset"]
+    as_ids = (
+        reading == "index" or (reading == "placeholder" and counted) or (reading == "unusable" and stated == "index")
+    )
+    ids = candidates["index" if as_ids else "offset"]
     return VocabMap(
         draft_size=d2t.numel(),
         target_size=size,

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.findings.advice import DRIFT_PAPER, EAGLE31, TTT
 from driftscope.findings.measured import Measured
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent, plain, with_interval
 from driftscope.runs.prompt_sums import PromptCells, chains
@@ -145,3 +146,69 @@ def constant_rate_variance(mean: Floats, depth: int) -> Floats:
     squares = (tails * (2 * k - 1)).sum(1)
     variance = np.interp(mean, means, squares - means**2)
     return np.where((np.asarray(mean) > 0) & (np.asarray(mean) < depth), variance, np.nan)
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS105",
+            "Depth collapse",
+            meaning="The drafter stops agreeing with the target after some steps, even when it is fed the right tokens: the"
+            " carried state itself is used up. Drafting past that step is wasted.",
+            measured="Share of anchors whose top token is the text's, fed with the text, at each step over that at step 1:"
+            " the first step from which it stays below the threshold.",
+            limits="A collapse beyond the depth that the drafter was trained for is expected; it bounds the depth to serve,"
+            " not the quality.",
+            advice=("Draft at most as many steps as hold up.", TTT, EAGLE31),
+            thresholds=("depth_kept",),
+            probes=("acceptance", "depth"),
+            sources=(DRIFT_PAPER, "vllm-project/vllm issue 33330: a drafter whose second token collapses"),
+        ),
+        depth_collapse,
+        (
+            Threshold(
+                "depth_kept",
+                0.5,
+                "text-fed agreement at the last step over that at step 1",
+                "Conditional acceptance at step 16 over that at step 1 is .55 and .57 in the published drafters that"
+                f" hold out and 0 in the one that collapses ({DRIFT_PAPER}).",
+                below=1.0,
+            ),
+        ),
+    ),
+    Coded(
+        Definition(
+            "DS108",
+            "Accepted length varies more than its mean tells",
+            meaning="Rounds accept either much or little. A speed-up computed from the mean holds for the mix of texts that"
+            " was measured and for no single one.",
+            measured="Standard deviation of the accepted tokens per served round, over that of a drafter with one constant"
+            " acceptance rate and the same mean (a geometric distribution cut off at the depth). Rounds that start in a"
+            " loop of the target are left out.",
+            limits="A ratio of 1 does not mean that rounds are alike: a constant rate has a large spread of its own.",
+            advice=(
+                "Judge by the quantiles, or by the figures of each category of prompts, instead of the mean.",
+                "Let the engine choose the number of draft tokens by confidence, if it can.",
+                "driftscope probe CHECKPOINT --prompts FILE with the prompts that you will serve.",
+            ),
+            thresholds=("length_dispersion",),
+            probes=("acceptance",),
+            sources=(
+                "Leviathan et al., arXiv 2211.17192: the constant rate",
+                "arXiv 2604.14682: the task predicts acceptance better than the depth in the tree",
+            ),
+        ),
+        dispersion,
+        (
+            Threshold(
+                "length_dispersion",
+                1.25,
+                "SD of the accepted length per round over the SD that one constant acceptance rate would give",
+                "1 is the model by which a mean predicts a speed-up (Leviathan et al., arXiv 2211.17192, section 3); at 1.25 the"
+                " variance is half as large again.",
+                above=1.0,
+            ),
+        ),
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

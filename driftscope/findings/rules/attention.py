@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from driftscope import stats
 from driftscope.figures.pin import pin_figures
+from driftscope.findings.advice import DRIFT_PAPER, EAGLE31, PIN, TTT
 from driftscope.findings.cost import costs_nothing
 from driftscope.findings.cost_words import path_clause
 from driftscope.findings.measured import AT_ONCE, Measured, interval_of
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.registry import definition
 from driftscope.findings.words import listed, with_interval
 from driftscope.runs.summary import FeedFigures
@@ -117,3 +118,63 @@ def _beyond(figure: Interval, sign: float) -> bool:
     """Whether the whole interval lies on that side of 0."""
     ends = [end for end in (figure.low, figure.high) if end is not None]
     return len(ends) == 2 and min(sign * end for end in ends) > 0
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS102",
+            "Attention drift",
+            meaning="Within a chain, the drafter's attention leaves where it lies without drafting: it moves off the"
+            " target's sink or onto tokens that the drafter itself wrote, so that an early mistake is read again by every"
+            " later step.",
+            measured="Three figures, each against step 1 with an interval over prompts and persistence to the last step:"
+            " displacement (half the change over the parts of the context, per head, each part with the sign that the other"
+            " prompts agree on, then the mean over heads: mere scatter gives 0), the excess"
+            " on the chain's own rows, and the raw mass on the sink. Excess and displacement are against rows at the same"
+            " positions made from real target features, so a drafter that always reads recent tokens does not count as"
+            " drifting. A jump at step 2 without a slope after it is the crossing from prefill to draft; it is said to grow"
+            " from step to step only where the slope over the later half of the steps has an interval beyond 0 too.",
+            limits="A moved attention need not cost acceptance: where the cost probe was run and drift costs nothing through"
+            " the attention pattern, this is a note, not a finding."
+            " Heads may move in opposite directions; displacement counts them, the signed figures do not.",
+            advice=(
+                EAGLE31,
+                PIN,
+                TTT,
+                "driftscope probe CHECKPOINT --probes length: whether a window with the sink kept in view holds acceptance.",
+            ),
+            thresholds=("displacement", "self_excess", "sink_loss"),
+            probes=("attention",),
+            sources=(DRIFT_PAPER,),
+        ),
+        drift,
+        (
+            Threshold(
+                "displacement",
+                0.05,
+                "share of a head's attention that moved against no drafting",
+                "What displacement reads where nothing drifts: the example drafters against themselves, under other prompts and in"
+                " the other half of each text, read less than .05 in 99 of 100 draws (benchmarks/displacement_null.py). Published"
+                " tables give raw masses, which are another quantity.",
+                below=1.0,
+            ),
+            Threshold(
+                "self_excess",
+                0.05,
+                "attention on the chain's own rows beyond that without drafting",
+                "As for displacement: where nothing drifts, less than .04 in 99 of 100 draws (benchmarks/displacement_null.py).",
+                below=1.0,
+            ),
+            Threshold(
+                "sink_loss",
+                0.05,
+                "attention that the sink loses against step 1",
+                f"As for displacement: the sink goes from .46 to .08 in the published pre-norm drafter, from .11 to .10 in the"
+                f" post-norm one ({DRIFT_PAPER}).",
+                below=1.0,
+            ),
+        ),
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

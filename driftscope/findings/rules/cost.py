@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from driftscope.findings.codes import LIMITS
+from driftscope.findings.advice import DRIFT_PAPER, EAGLE31, FEWER, TTT
 from driftscope.findings.cost import DRIFT, PATHS, REASONS, DriftCost
 from driftscope.findings.cost_words import cost_sentence
 from driftscope.findings.measured import AT_ONCE, Measured
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured
 from driftscope.findings.registry import definition
 from driftscope.findings.words import percent
 from driftscope.stats.intervals import Interval
 
 NOT_RUN = "the cost probe was not run"
 _FEW = "the cost has no interval: too few prompts"
+
+LIMITS = {
+    "vocabulary": (
+        "the draft vocabulary lacks the token",
+        "Rebuild the draft vocabulary from texts like those that you serve, or enlarge it, and train the head again.",
+    ),
+    "drafter": (
+        "the drafter is wrong with real states too",
+        "Capacity and data: train longer and on texts like those that you serve; then a wider or deeper drafter, or more"
+        " layers of the target to read.",
+    ),
+}
+"""Reason of a rejection that is not drift -> in words, and what mends it."""
 
 
 def drift_cost(measured: Measured) -> Finding | NotMeasured | None:
@@ -76,3 +89,40 @@ def _measured(measured: Measured, code: str) -> DriftCost | NotMeasured:
     if measured.at_once:
         return NotMeasured(code, AT_ONCE)
     return NotMeasured(code, NOT_RUN) if measured.cost is None else measured.cost
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS110",
+            "Drift costs accepted tokens",
+            meaning="Chains are accepted further when what the drafter feeds itself with (the carried state, the attention"
+            " pattern, the values of its own rows) is replaced by what it would have from the target's real states: what is"
+            " lost between the two is lost to drift.",
+            measured="Accepted length with everything its own against everything real, from the same anchors, paired by"
+            " prompt; the interval lies above 0. Each path alone, last, and as its Shapley value; the three values add up to"
+            " the cost.",
+            limits="One path patched into a chain that adapted to the others can hurt: where alone and last differ in sign,"
+            " no single number describes that path. A cost of drift says which path to mend, not which training mends it.",
+            advice=(EAGLE31, TTT, FEWER),
+            probes=("cost",),
+            sources=("Shapley, A Value for n-Person Games (1953)", DRIFT_PAPER),
+        ),
+        drift_cost,
+    ),
+    Coded(
+        Definition(
+            "DS111",
+            "The drafter, not drift, is what limits",
+            meaning="Most chains end for a reason that is there without any drift: the draft vocabulary lacks the token, or"
+            " the drafter is wrong with real states too. Curing drift cannot mend these.",
+            measured="Every chain that is rejected has one reason, in the order vocabulary, target undecided, drafter, drift;"
+            " the largest lies, at the lower end of its interval, above all of drift together.",
+            limits="A note: nothing is wrong with the checkpoint.",
+            advice=tuple(advice for _, advice in LIMITS.values()),
+            probes=("cost",),
+        ),
+        limit,
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

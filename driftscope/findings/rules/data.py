@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.findings.advice import DRIFT_PAPER
 from driftscope.findings.measured import Measured
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent, plain
 from driftscope.runs.prompt_sums import PromptCells, chain_order, prompt_codes
@@ -144,3 +145,138 @@ def no_sink(measured: Measured) -> Finding | NotMeasured | None:
     return Finding(
         about.code, about.title, "The target has no sink position, so nothing counts as sink.", (), about.advice
     )
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS301",
+            "Looping text",
+            meaning="The target repeats itself in places. A loop is easy to predict, so it flatters any drafter.",
+            measured="Share of anchors within reach of a stretch that repeats a block of at most 32 tokens three times.",
+            limits="They are left out of every figure but the served length, which walks the text as an engine does.",
+            advice=(
+                "Compare the anchor mean instead of the served length.",
+                "Shorten the continuations (--max-new-tokens) or choose prompts that the target answers at length.",
+            ),
+            thresholds=("loop_share",),
+            probes=("acceptance",),
+            sources=("lightseekorg/tokenspeed issue 1305: a long accepted length out of a loop of two tokens",),
+        ),
+        loops,
+        (
+            Threshold(
+                "loop_share",
+                0.05,
+                "share of anchors where the target repeats itself",
+                "Loops are predicted nearly always, so that 5% of them can move a served length by as much as a change of"
+                " drafter. A published record length came from a loop of two tokens (lightseekorg/tokenspeed issue 1305).",
+                below=1.0,
+            ),
+        ),
+    ),
+    Coded(
+        Definition(
+            "DS302",
+            "Vocabulary coverage",
+            meaning="The draft vocabulary lacks tokens that the target writes. Those are always rejected: the coverage is"
+            " a ceiling on acceptance.",
+            measured="Share of the text's tokens, at the anchors outside loops, that the draft vocabulary holds; and the"
+            " anchor mean of a drafter that gets every other token right.",
+            limits="The ceiling is that of these prompts. Another language or code may be covered less.",
+            advice=(
+                "Rebuild the draft vocabulary from texts like those that you serve, and train the head again.",
+                "A larger draft vocabulary costs time in the head and raises the ceiling.",
+            ),
+            thresholds=("vocabulary_coverage",),
+            probes=("acceptance",),
+            sources=("SafeAILab/EAGLE issue 222: vocabulary maps that do not fit",),
+        ),
+        vocabulary,
+        (
+            Threshold(
+                "vocabulary_coverage",
+                0.99,
+                "share of the text's tokens that the draft vocabulary holds",
+                "Below it the vocabulary alone rejects more than one token in a hundred.",
+                below=1.0 + 1e-9,
+            ),
+        ),
+    ),
+    Coded(
+        Definition(
+            "DS303",
+            "Few prompts",
+            meaning="There are too few prompts for intervals. What cannot be told from chance is not called drift.",
+            measured="Prompts with a clean measurement; intervals need 12.",
+            limits="Figures without an interval are still means over all anchors; their accuracy is unknown.",
+            advice=(
+                "driftscope probe CHECKPOINT --prompts FILE with more prompts, or without --prompts for the shipped ones.",
+            ),
+            probes=("norms", "attention", "acceptance"),
+            sources=("Coverage of bootstrap intervals by number of prompts: driftscope.stats.intervals",),
+        ),
+        few_prompts,
+    ),
+    Coded(
+        Definition(
+            "DS304",
+            "Near ties",
+            meaning="At many positions the target's two best tokens are so close that one forward over the text prefers"
+            " another than was generated. An engine may write another text there.",
+            measured="Share of anchors whose horizon holds a position where the recording forward's best token is not the"
+            " text's.",
+            limits="Kept in all figures here; left out of exact comparisons.",
+            advice=("Use a more exact type (--dtype float32), at least for a comparison with an engine.",),
+            thresholds=("near_tie_share",),
+            probes=("acceptance",),
+        ),
+        near_ties,
+        (
+            Threshold(
+                "near_tie_share",
+                0.25,
+                "share of anchors with a near tie of the target within the horizon",
+                "Beyond it a quarter of the anchors is missing from exact comparisons, such as with an engine's log.",
+                below=1.0,
+            ),
+        ),
+    ),
+    Coded(
+        Definition(
+            "DS305",
+            "Prompts left out",
+            meaning="A part of the prompts gave nothing to measure: empty, too short, too long for the target, or with a"
+            " continuation shorter than the horizon.",
+            measured="Prompts left out over all prompts, by reason.",
+            limits="Short answers are left out as a kind, so the figures are of longer ones.",
+            advice=("Lower --horizon or --depth for short answers; raise --max-new-tokens where it cut them off.",),
+            thresholds=("skipped_share",),
+        ),
+        left_out,
+        (
+            Threshold(
+                "skipped_share",
+                0.1,
+                "share of prompts that were left out",
+                "Beyond it the figures may be of other prompts than those that were meant.",
+                below=1.0,
+            ),
+        ),
+    ),
+    Coded(
+        Definition(
+            "DS306",
+            "No sink",
+            meaning="The target has no position that attention rests on whatever the text, so there is no sink to lose."
+            " Targets such as gpt-oss and Qwen3-Next are built so.",
+            measured="Early positions that more than a tenth of the target's heads give over .3 of their attention.",
+            limits="The other figures of drift stand.",
+            advice=("Name positions yourself (--sink 0) if you know the target to have one.",),
+            probes=("attention",),
+            sources=(DRIFT_PAPER, "alpha and its threshold: arXiv 2410.10781"),
+        ),
+        no_sink,
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

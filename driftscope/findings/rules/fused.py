@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from driftscope import stats
+from driftscope.findings.advice import DRIFT_PAPER
 from driftscope.findings.measured import Measured
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, listed, percent, plain, with_interval
 from driftscope.runs.summary import CLEAN
@@ -89,3 +90,47 @@ def _per_prompt(rows: pd.DataFrame, column: str) -> Floats:
     """[prompt, block]: the mean over positions."""
     sums = rows.groupby([rows["prompt"].astype(str), rows["index"]])[[column, "positions"]].sum()
     return np.asarray((sums[column] / sums["positions"]).unstack().to_numpy(np.float64))
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS103",
+            "Fused-input imbalance",
+            meaning="The features that the drafter reads from the target differ in scale by layer. Where no norm evens them"
+            " out before fc, the largest, usually the last, can dominate what the drafter sees, and training has to undo"
+            " it.",
+            measured="Without a norm before fc (`fc_norm`, `input_norm`): the share of each block in the fused input,"
+            " |W_i a_i| over the sum of them, and the RMS of each feature, both outside the sink positions. The largest"
+            " over the mean of the others is compared with the threshold.",
+            limits="fc can learn to even the features out: then the RMS is uneven and the shares are not. The figures"
+            " cannot tell what a norm would gain; only a checkpoint trained with it can.",
+            advice=(
+                "Train with FC-norm (`fc_norm`): an RMSNorm for each target feature before fc.",
+                "Choose features of like scale: boundaries whose RMS is close, in the table of target layers.",
+            ),
+            thresholds=("fused_dominance", "aux_rms_dominance"),
+            probes=("norms",),
+            sources=(DRIFT_PAPER,),
+        ),
+        imbalance,
+        (
+            Threshold(
+                "fused_dominance",
+                2.0,
+                "the largest block of the fused input over the mean of the others, after fc",
+                "1 is an equal share; at 2, one of three blocks weighs as much as both others together.",
+                above=1.0,
+            ),
+            Threshold(
+                "aux_rms_dominance",
+                2.0,
+                "RMS of the largest target feature over the mean of the others, where no norm evens them out",
+                "From the published RMS of the three features: 1.4 for Llama-3.1-8B, whose trouble is growth, 2.8 for"
+                f" Qwen3.5-35B and 18 for gpt-oss-120b: {DRIFT_PAPER}. 2 lies between.",
+                above=1.0,
+            ),
+        ),
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from driftscope.figures.length import FULL, length_figures
+from driftscope.findings.advice import DRIFT_PAPER
 from driftscope.findings.measured import Measured, interval_of
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, percent
 from driftscope.stats.intervals import MIN_PROMPTS, Interval
@@ -73,3 +74,42 @@ def _kept(rows: list[dict[str, Any]]) -> dict[int, Interval]:
 
 def _lost(share: Interval, limit: float) -> bool:
     return share.mean < limit and (share.high is None or share.high < 1)
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS107",
+            "Length break",
+            meaning="Beyond some context length the drafter accepts next to nothing, while the target still works.",
+            measured="Accepted length at each context length over that at the shortest one, for the drafter as configured;"
+            " the same under a window, a window with the sink and a window with the system prompt.",
+            limits="Long contexts are built from many short turns; one long document may behave otherwise.",
+            advice=(
+                "Serve with the attention window that holds acceptance in the table, if one does.",
+                "Check the drafter's position limit and rope against the target's: driftscope inspect CHECKPOINT --target"
+                " TARGET.",
+                "Train on long contexts.",
+            ),
+            thresholds=("length_kept",),
+            probes=("length",),
+            sources=(
+                DRIFT_PAPER,
+                "vllm-project/speculators PR 684: length 2.30 at 2k tokens, 1.08 at 20k",
+                "sgl-project/sglang issue 6783: a drafter limited to 2048 positions",
+            ),
+        ),
+        breaks,
+        (
+            Threshold(
+                "length_kept",
+                0.5,
+                "accepted length in a long context over that in the shortest one",
+                "A published break goes from 2.30 accepted at 2k tokens to 1.08 at 20k (vllm-project/speculators PR 684),"
+                " lengths with the bonus token: .13 kept without it.",
+                below=1.0,
+            ),
+        ),
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from driftscope import stats
+from driftscope.findings.advice import DRIFT_PAPER, EAGLE31, TTT
 from driftscope.findings.measured import AT_ONCE, Measured
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.noise_sums import noise_sums
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, listed, percent, plain, with_interval
@@ -66,3 +67,35 @@ def fragility(measured: Measured) -> Finding | NotMeasured | None:
 
 def _kept(parts: tuple[np.ndarray, ...], resamples: int) -> Interval | None:
     return contrasts([parts], [[1.0]], relative, resamples=resamples).at(0)
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS104",
+            "Noise fragility",
+            meaning="Little noise on the carried state costs much of the accepted length. From step 2 on the state is the"
+            " drafter's own and never exact, so a drafter that tolerates no error there cannot draft far.",
+            measured="Gaussian noise of scale alpha times the RMS of each row, on the carried state; length kept in % of"
+            " the clean one on the same anchors. The alpha at which half is lost, interpolated on a log scale, is compared"
+            " with the threshold.",
+            limits="Measured on few anchors by default. Noise on the embedding is reported beside it and is no part of"
+            " the finding.",
+            advice=(EAGLE31, "Add noise to the features in training, as EAGLE-1 did.", TTT),
+            thresholds=("noise_half_point",),
+            probes=("noise",),
+            sources=(DRIFT_PAPER,),
+        ),
+        fragility,
+        (
+            Threshold(
+                "noise_half_point",
+                0.4,
+                "scale of state noise, relative to the state's RMS, at which half of the accepted length is lost",
+                "From the published lengths kept at .1, .5 and 1: half is lost at .2 for the pre-norm Llama-3.1-8B drafter and"
+                f" at .6 for the post-norm one ({DRIFT_PAPER}). .4 lies between.",
+            ),
+        ),
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from driftscope.figures.template import template_figures
+from driftscope.findings.advice import DRIFT_PAPER, EAGLE31
 from driftscope.findings.measured import Measured, interval_of
-from driftscope.findings.model import Evidence, Finding, NotMeasured
+from driftscope.findings.model import Coded, Definition, Evidence, Finding, NotMeasured, Threshold
 from driftscope.findings.registry import definition
 from driftscope.findings.words import counted, listed, percent
 from driftscope.stats.intervals import MIN_PROMPTS, Interval
@@ -52,3 +53,37 @@ def _lost(share: Interval, limit: float) -> bool:
 
 def _ends(share: Interval) -> str:
     return "" if share.low is None or share.high is None else f" (95% {percent(share.low)} to {percent(share.high)})"
+
+
+FINDINGS = (
+    Coded(
+        Definition(
+            "DS106",
+            "Template sensitivity",
+            meaning="Acceptance falls when the chat template, the BOS token or the system prompt is another than the one"
+            " that the drafter was trained with.",
+            measured="Accepted length per condition over that under the model's own template, on the same prompts.",
+            limits="The target answers otherwise under another template, so part of a loss may be a harder text.",
+            advice=(
+                "Serve with the template of training, the BOS token included.",
+                "Train on more than one template, or with BOS and system prompt left out at times.",
+                EAGLE31,
+            ),
+            thresholds=("template_kept",),
+            probes=("template",),
+            sources=(DRIFT_PAPER, "sgl-project/SpecForge issue 296: a drafter trained with another chat template"),
+        ),
+        sensitivity,
+        (
+            Threshold(
+                "template_kept",
+                0.9,
+                "accepted length under another template over that under the model's own",
+                "In the published ablation the pre-norm drafter keeps 83, 62 and 49%, the post-norm one 97, 96 and 95%"
+                f" ({DRIFT_PAPER}). 90% lies between.",
+                below=1.0,
+            ),
+        ),
+    ),
+)
+"""What is looked for here: its words, its rule, and its limits with the reason for each default."""

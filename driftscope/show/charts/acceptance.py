@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from driftscope.show.charts.base import Chart, empty, hover, layered, lines, run_colour, run_shape, step_axis
+from driftscope.show.charts.sparse import sure, unsure
 from driftscope.show.charts.theme import HEIGHT, WIDTH
 
 _KINDS = {"conditional": "conditional: step k, where all before were accepted", "joint": "joint: steps 1 to k"}
@@ -76,8 +77,8 @@ def _shares(rows: pd.DataFrame, title: str, names: list[str], x: alt.X | None = 
         legend=alt.Legend(title=None, orient="top", symbolType="stroke", labelLimit=360),
         sort=held,
     )
-    return lines(
-        rows,
+    drawn = lines(
+        sure(rows),
         title,
         run_colour(runs),
         detail="label",
@@ -87,3 +88,6 @@ def _shares(rows: pd.DataFrame, title: str, names: list[str], x: alt.X | None = 
         domain=[0.0, 1.0],
         x=x,
     )
+    y = alt.Y("mean:Q", title=title, scale=alt.Scale(domain=[0.0, 1.0], nice=False))
+    few = unsure(rows, y, run_colour(runs), title, ".3f")
+    return layered(drawn, *few, width=WIDTH, height=HEIGHT) if few else drawn

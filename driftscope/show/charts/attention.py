@@ -98,7 +98,7 @@ def entropy(figures: pd.DataFrame) -> Chart:
     if rows.empty:
         return empty("Entropy was not recorded.")
     runs = list(dict.fromkeys(rows["run"]))
-    return lines(rows, "entropy of attention (nats)", run_colour(runs), shape=run_shape(runs))
+    return lines(rows, "entropy of attention (nats)", run_colour(runs), shape=run_shape(runs), also=(0.0,))
 
 
 def per_key(frame: pd.DataFrame) -> Chart:
@@ -111,7 +111,7 @@ def per_key(frame: pd.DataFrame) -> Chart:
     colour = fixed_colour("label", _NAMED_COLOURS, list(rows["label"]))
 
     def draw(part: pd.DataFrame, width: int) -> alt.LayerChart:
-        drawn = lines(part, "attention per key (x uniform)", colour, log=True, width=width, ends=rows)
+        drawn = lines(part, "attention per key (x uniform)", colour, log=True, width=width, ends=rows, also=(1.0,))
         return layered(reference(1.0), drawn, width=width, height=HEIGHT)
 
     return per_run(rows, draw)

@@ -23,6 +23,8 @@ NEUTRAL = "#888888"
 """Of marks and legend symbols whose colour means nothing: readable in both looks."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _PANEL = 330
+_LEAST_REACH = 1.25
+"""A log axis reaches at least by this factor from its middle to both sides: a tenth more must not look like a cliff."""
 MOST_LABELS = 12
 
 
@@ -85,7 +87,7 @@ def lines(
 def log_scale(frame: pd.DataFrame, *also: float) -> tuple[alt.Scale, alt.Axis]:
     """A log axis that holds every figure, interval and value of `also`, with few labels."""
     low, high = _ends(frame, also, positive=True)
-    middle, reach = math.sqrt(low * high), max(math.sqrt(high / low), 1.1) ** 1.08
+    middle, reach = math.sqrt(low * high), max(math.sqrt(high / low), _LEAST_REACH) ** 1.08
     domain = [middle / reach, middle * reach]
     axis = axis_at(_log_ticks(*domain), format=".3~r")
     return alt.Scale(type="log", nice=False, domain=domain), axis
@@ -125,6 +127,8 @@ def hover(frame: pd.DataFrame, title: str, form: str = ".4~g") -> list[alt.Toolt
         alt.Tooltip("low:Q", title="95% from", format=form),
         alt.Tooltip("high:Q", title="95% to", format=form),
     ]
+    if not frame[["low", "high"]].notna().any().all():
+        figures = figures[:1]
     counts = {"count:Q": ("denominator", ",d"), "counted:N": ("counts", None), "prompts:Q": ("prompts", ",d")}
     held = {name: text for name, text in counts.items() if name.split(":")[0] in frame}
     return [*axes, *figures, *(_count(name, *text) for name, text in held.items())]

@@ -9,7 +9,9 @@ import pandas as pd
 
 from driftscope.show.charts.assembly import in_rows, layered
 from driftscope.show.charts.base import Chart, empty, lines, reference, resolved, run_colour, run_shape
+from driftscope.show.charts.sparse import sure, unsure
 from driftscope.show.charts.theme import WIDTH
+from driftscope.stats.drift import PRACTICAL_MASS
 
 RUN, STEP = "picked_run", "picked_step"
 """Names of the selections."""
@@ -19,6 +21,8 @@ _PANELS = (
     ("displacement", "", "Displacement of attention", "displaced (share of attention)", 0.0, ".3f"),
     ("conditional", "", "Conditional acceptance", "share accepted", None, ".3f"),
 )
+_PRACTICAL = {"excess": (-1.2 * PRACTICAL_MASS, 1.2 * PRACTICAL_MASS), "displacement": (1.2 * PRACTICAL_MASS,)}
+"""What is smaller than the practical size must not fill the axis."""
 _SPACING = {"row": 68, "column": 66}
 """Between the frames of panels: room for axes and titles."""
 
@@ -40,19 +44,19 @@ def linked(figures: pd.DataFrame) -> Chart:
         if rows["mean"].isna().all():
             continue
         drawn = lines(
-            rows,
+            sure(rows),
             unit,
             run_colour(runs),
             log=quantity == "growth",
             form=form,
             shape=run_shape(runs),
             domain=[0.0, 1.0] if quantity == "conditional" else None,
-            also=() if null is None else (null,),
+            also=() if null is None else (null, *_PRACTICAL.get(quantity, ())),
             width=WIDTH // 2,
             height=190,
         )
         # A layer taken out of its chart has lost the rows of the chart.
-        band, line, points = (layer.properties(data=rows) for layer in drawn.layer)
+        band, line, points = (layer.properties(data=sure(rows)) for layer in drawn.layer)
         # Ends in the place of the panel, as altair wants it.
         points.name = f"picked_{len(panels)}"
         layers = [
@@ -60,10 +64,13 @@ def linked(figures: pd.DataFrame) -> Chart:
             line.encode(opacity=_either(run, 1.0, 0.15)),
             points.encode(opacity=_either(run, 1.0, 0.15)),
         ]
+        scale = alt.Scale(domain=[0.0, 1.0], nice=False)
+        y = alt.Y("mean:Q", title=unit, scale=scale)
+        few = unsure(rows, y, run_colour(runs), unit, form) if quantity == "conditional" else []
         mark = alt.Chart(rows).mark_rule(style="onset-rule")
         mark = mark.encode(x=alt.X("step:Q"), opacity=_either(step, 1.0, 0.0, empty=False))
         below = [] if null is None else [reference(null)]
-        panels.append(layered(*below, mark, *layers, width=WIDTH // 2, height=190, title=title))
+        panels.append(layered(*below, mark, *layers, *few, width=WIDTH // 2, height=190, title=title))
     chart = in_rows(
         *panels, columns=2, bounds="flush", spacing=_SPACING, resolve=resolved(color="shared", shape="shared")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from driftscope.figures.noise import SITES
 from driftscope.show.charts.base import (
     Chart,
     axis_at,
@@ -19,11 +20,6 @@ from driftscope.show.charts.base import (
 )
 from driftscope.show.charts.theme import HEIGHT, WIDTH
 
-SITES = {
-    "state": "noise on the carried state",
-    "carry": "noise on the carried state, from step 2",
-    "embed": "noise on the embedding",
-}
 MOVED = {
     "kl": "KL from the undisturbed draft (nats)",
     "flips": "share of top tokens that change",

@@ -31,8 +31,8 @@ from driftscope.show.charts.base import (
 )
 from driftscope.show.charts.theme import HEIGHT, REGION_COLOURS, RUN_COLOURS, WIDTH
 from driftscope.show.frames.norms import SITE_MODES, SiteMode, Unit
+from driftscope.show.words import UNIT_NAMES
 
-UNIT_NAMES: dict[Unit, str] = {"rms": "RMS", "l2": "L2 norm"}
 _BESIDE = "#a4acb6"
 """Of a broad line behind another."""
 _GROWTH = "growth of the carry's RMS (x)"

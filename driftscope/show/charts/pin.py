@@ -5,16 +5,11 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from driftscope.figures.pin import CONDITIONS
 from driftscope.show.charts.base import Chart, empty, fixed_colour, hover, layered, lines, per_run, reference, resolved
 from driftscope.show.charts.theme import WIDTH
 from driftscope.stats.drift import PRACTICAL_MASS
 
-CONDITIONS = {
-    "free": "free",
-    "fused": "state at the RMS of its fused input",
-    "step1": "state at the RMS of step 1's carry",
-    "keys": "keys at the RMS of the prompt's keys",
-}
 _COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _EFFECTS = {
     "share_from_magnitude": "share of the excess that magnitude causes",

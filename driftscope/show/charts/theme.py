@@ -7,6 +7,7 @@ from typing import Any, Literal
 import altair as alt
 
 from driftscope.show.charts.assembly import specification
+from driftscope.show.words import BUCKET_NAMES as BUCKET_NAMES
 
 ThemeName = Literal["light", "dark"]
 
@@ -20,15 +21,6 @@ BUCKET_COLOURS = {
     "virtual": "#999999",
 }
 """Okabe and Ito's colour-blind-safe set (2008), one fixed colour per bucket; blues are the given text."""
-BUCKET_NAMES = {
-    "sink": "sink",
-    "prompt": "prompt",
-    "committed": "committed",
-    "drafted": "drafted",
-    "current": "current",
-    "self_generated": "self-generated",
-    "virtual": "virtual sink",
-}
 RUN_COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#CCBB44", "#66CCEE")
 """Paul Tol's colour-blind-safe "bright" set, the two that are pale on white last; runs differ in the shape of their points
 as well."""

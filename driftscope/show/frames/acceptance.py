@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
 from driftscope import stats
-from driftscope.figures import acceptance_figures
 from driftscope.runs.prompt_sums import chains
 from driftscope.runs.run import Run
-from driftscope.runs.summary import CLEAN
 from driftscope.show.frames.base import Runs, anchor_rows, joined, labelled, recorded, step_means, tidy
-from driftscope.show.frames.measured import ACCEPTANCE_COLUMNS, Figures, measured
+from driftscope.show.frames.measured import measured
 from driftscope.stats.intervals import Floats
 
 _CHAINS = {"rounds": ("served rounds", "served rounds"), "chains": ("every anchor", "anchors")}
@@ -41,7 +37,7 @@ def survival(runs: Runs, depth: int | None = None) -> pd.DataFrame:
     """Share of chains with at least `step` accepted tokens: of those from every anchor outside loops (joint acceptance),
     and of the rounds that an engine serves, which start where a chain was rejected (`quantity`)."""
     records = []
-    for label, figures in _figures(runs, depth):
+    for label, figures in measured(runs, "acceptance", depth):
         for name, (quantity, counted) in _CHAINS.items():
             for entry in figures.get("survival", ()):
                 if name in entry:
@@ -53,7 +49,7 @@ def survival(runs: Runs, depth: int | None = None) -> pd.DataFrame:
 def sampling(runs: Runs, depth: int | None = None) -> pd.DataFrame:
     """Sampling acceptance per step, text-fed: the expected share accepted when target and drafter are sampled."""
     records = []
-    for label, figures in _figures(runs, depth):
+    for label, figures in measured(runs, "acceptance", depth):
         for entry in figures.get("sampling", ()):
             if "acceptance" in entry:
                 records.append({"run": label, "step": entry["step"], **entry["acceptance"]})
@@ -63,14 +59,6 @@ def sampling(runs: Runs, depth: int | None = None) -> pd.DataFrame:
 def confidence(runs: Runs, feed: str = "drafted") -> pd.DataFrame:
     """Mean probability that the drafter gives to its own token and to the target's, where that is in its vocabulary."""
     return step_means(runs, {"top_prob": "its own token", "prob": "the target's token"}, feed)
-
-
-def _figures(runs: Runs, depth: int | None) -> Iterator[tuple[str, Figures]]:
-    if depth is None:
-        yield from measured(runs, "acceptance")
-        return
-    for label, run in labelled(runs).items():
-        yield label, acceptance_figures(run.table("anchors", CLEAN, columns=ACCEPTANCE_COLUMNS), depth)
 
 
 def _walks(run: Run, depth: int | None) -> tuple[Floats, int] | None:

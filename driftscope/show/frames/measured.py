@@ -1,71 +1,61 @@
-"""The figures of each probe of a run, computed once while its shards stay the same."""
+"""Tidy rows of any probe, for several runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from driftscope.figures import (
-    acceptance_figures,
-    depth_figures,
-    layers_figures,
-    length_figures,
-    noise_figures,
-    pin_figures,
-    position_limit,
-    template_figures,
-)
+import pandas as pd
+
+from driftscope.probes import known
+from driftscope.probes.held import Held, figures_of, held, record_of, rows_of
 from driftscope.runs.run import Run
-from driftscope.runs.summary import CLEAN
-from driftscope.show.frames.base import Runs, labelled
+from driftscope.show.frames.base import Runs, labelled, recorded
 
-Figures = dict[str, Any]
-ACCEPTANCE_COLUMNS = ("feed", "prompt", "anchor", "step", "loop", "accepted", "sampling")
-"""What acceptance beyond the summary is made of."""
-
-_held: WeakKeyDictionary[Run, dict[str, tuple[tuple[str, ...], Figures]]] = WeakKeyDictionary()
+_EMPTY = ("quantity", "count", "counted")
+"""Columns that a frame has at least."""
 
 
-def figures_of(run: Run, probe: str) -> Figures:
-    """What `driftscope.figures` says on one probe; {} without it. `acceptance` stands on the clean chains."""
-    shard = CLEAN if probe == "acceptance" else probe
-    if shard not in run.probes:
-        return {}
-    stamp = tuple(sorted(path.name for path in (run.folder / "shards" / shard).iterdir()))
-    known = _held.setdefault(run, {})
-    if probe not in known or known[probe][0] != stamp:
-        known[probe] = (stamp, _MEASURED[probe](run))
-    return known[probe][1]
+def held_probes(runs: Runs) -> list[Held]:
+    """The probes that one of the runs holds: what the verdict leads with first, then in the order in which they are listed."""
+    found = {item.name: item for run in runs for item in held(run)}
+    return sorted(found.values(), key=lambda item: not item.record.at_top)
 
 
-def measured(runs: Runs, probe: str) -> Iterator[tuple[str, Figures]]:
+def measured(runs: Runs, probe: str, depth: int | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(label, figures) of the runs that hold the probe."""
     for label, run in labelled(runs).items():
-        figures = figures_of(run, probe)
+        figures = probe_figures_of(run, probe, depth)
         if figures:
             yield label, figures
 
 
-def _acceptance(run: Run) -> Figures:
-    return acceptance_figures(run.table("anchors", CLEAN, columns=ACCEPTANCE_COLUMNS))
+def probe_figures_of(run: Run, probe: str, depth: int | None = None) -> Mapping[str, Any]:
+    """The figures of a probe; {} where the run does not hold it."""
+    item = next((item for item in held(run) if item.name == probe), None)
+    return {} if item is None else figures_of(run, item, depth)
 
 
-def _from(function: Callable[..., Figures], probe: str, *tables: str) -> Callable[[Run], Figures]:
-    return lambda run: function(*(run.table(name, probe=probe) for name in tables))
+def probe_rows(runs: Runs, probe: str, depth: int | None = None) -> pd.DataFrame:
+    """The tidy rows of a probe (`Record.rows`) with `run`; runs without it have none."""
+    records: list[dict[str, Any]] = []
+    axes = record_of(known().get(probe)).axes
+    for label, run in labelled(runs).items():
+        for item in held(run):
+            if item.name == probe:
+                figures = figures_of(run, item, depth)
+                records += [{"run": label, **row} for row in rows_of(item.record, figures)]
+    return recorded(records, ("run", *axes, *(name for name in _EMPTY if name not in axes)), runs)
 
 
-def _length(run: Run) -> Figures:
-    tables = (run.table(name, probe="length") for name in ("steps", "heads", "conditions", "variants"))
-    return length_figures(*tables, position_limit=position_limit(run))
-
-
-_MEASURED: dict[str, Callable[[Run], Figures]] = {
-    "acceptance": _acceptance,
-    "noise": _from(noise_figures, "noise", "steps", "variants"),
-    "pin": _from(pin_figures, "pin", "steps", "heads"),
-    "depth": _from(depth_figures, "depth", "anchors", "heads"),
-    "layers": _from(layers_figures, "layers", "similarity"),
-    "template": _from(template_figures, "template", "steps", "heads", "conditions"),
-    "length": _length,
-}
+def sentences(runs: Runs, probe: str) -> list[str]:
+    """What a probe says in words, with the run in front."""
+    found = []
+    for label, run in labelled(runs).items():
+        for item in held(run):
+            figures = figures_of(run, item) if item.name == probe and item.record.sentences else {}
+            if figures and item.record.sentences:
+                for condition, text in item.record.sentences(figures):
+                    where = f"{label}, {condition}" if condition else label
+                    found.append(f"{where}: {text}")
+    return found

@@ -23,7 +23,7 @@ from driftscope.show.charts import compare as compare_charts
 from driftscope.show.charts.base import Chart
 from driftscope.show.frames import Runs, labelled
 from driftscope.show.gallery import Picture
-from driftscope.show.gallery.tables import interval_text
+from driftscope.show.tables import interval_text
 from driftscope.show.terminal import logged
 
 _LENGTHS = {
@@ -114,8 +114,12 @@ def evidence_text(evidence: Evidence) -> str:
     share = evidence.unit == "share"
     low = math.nan if evidence.low is None else evidence.low
     high = math.nan if evidence.high is None else evidence.high
-    text = interval_text(evidence.value, low, high, ".1%" if share else ".3g")
-    unit = "" if share or not evidence.unit else evidence.unit if evidence.unit == "x" else f" {evidence.unit}"
+    form = ".1%" if share else ".3g"
+    text = interval_text(evidence.value, low, high, form)
+    unit = "" if share or not evidence.unit else f" {evidence.unit}"
+    if evidence.unit == "x":
+        figure = interval_text(evidence.value, low, high, form, False)
+        text, unit = f"{figure}x{text.removeprefix(figure)}", ""
     limit = "" if evidence.threshold is None else f", limit {evidence.threshold:{'.0%' if share else '.3g'}}"
     over = f", over {evidence.over}" if evidence.over else ""
     return f"{evidence.name}: {text}{unit}{limit}{over}"

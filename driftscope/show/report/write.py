@@ -18,7 +18,7 @@ from driftscope.runs.run import Run
 from driftscope.show.charts.export import ImageFormat, browser_scripts, save, svg_of
 from driftscope.show.charts.theme import ThemeName, spec, theme
 from driftscope.show.frames import Runs, onsets
-from driftscope.show.gallery import SECTIONS, Picture, pictures
+from driftscope.show.gallery import FIRST, Picture, pictures, sections
 from driftscope.show.report.content import (
     RunPart,
     comparison_of,
@@ -55,7 +55,8 @@ def render_report(runs: Runs, *, depth: int | None = None, thresholds: Threshold
     """The HTML of the report."""
     parts = run_parts(runs, depth, thresholds)
     drawn, comparison, why_not = _everything(runs, parts, depth, thresholds)
-    sections = {"overview": SECTIONS["overview"], "compare": _COMPARE, **SECTIONS}
+    headings = sections(runs)
+    headings = {FIRST: headings[FIRST], "compare": _COMPARE, **headings}
     specs = {picture.name: spec(picture.chart) for picture in drawn}
     environment = Environment(loader=PackageLoader("driftscope"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"evidence": evidence_text, "code": _code}
@@ -64,7 +65,7 @@ def render_report(runs: Runs, *, depth: int | None = None, thresholds: Threshold
         parts=parts,
         comparison=comparison,
         why_not=why_not,
-        sections=[(name, text, [p for p in drawn if p.section == name]) for name, text in sections.items()],
+        sections=[(name, text, [p for p in drawn if p.section == name]) for name, text in headings.items()],
         stills={name: _still(plain) for name, plain in specs.items()},
         specs=_script(specs),
         themes=_script({"light": theme("light"), "dark": theme("dark")}),

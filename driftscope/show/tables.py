@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from driftscope.show.charts.theme import BUCKET_NAMES
+from driftscope.probes.record import Layout
+from driftscope.show.words import BUCKET_NAMES
 
 _MOST_WIDE, _MOST_NARROW = 5, 9
+_NO_AXES = ("run", "mean", "low", "high", "count", "counted", "prompts")
 NOT_MEASURED = "–"  # noqa: RUF001
+
+
+def table_of(frame: pd.DataFrame, layout: Layout, **words: str) -> pd.DataFrame:
+    """Tidy rows as a record lays them out; `words` are put into its heads."""
+    rows = frame
+    for axis, wanted in layout.where.items():
+        values = wanted if isinstance(wanted, tuple) else (wanted,)
+        rows = rows[rows[axis].isin(values)]
+    rows = rows.rename(columns=dict(layout.renamed))
+    if layout.columns == "bucket":
+        rows = rows.assign(bucket=rows["bucket"].map(BUCKET_NAMES))
+    return figures_table(
+        rows,
+        layout.rows or axes_of(rows, layout.columns),
+        layout.columns,
+        head=layout.head.format(**words),
+        form=layout.form,
+        forms=layout.forms,
+        intervals=layout.intervals,
+        counts=layout.counts,
+    )
+
+
+def axes_of(frame: pd.DataFrame, besides: str | None = None) -> list[str]:
+    """The columns of tidy rows that tell figures apart: those that differ, or the first where none does."""
+    axes = [str(name) for name in frame if name not in (*_NO_AXES, besides)]
+    return [name for name in axes if frame[name].nunique(dropna=False) > 1] or axes[:1]
 
 
 def figures_table(
@@ -57,24 +86,9 @@ def figures_table(
     return table.fillna(NOT_MEASURED).reset_index()
 
 
-def step_table(
-    figures: pd.DataFrame, quantities: Sequence[str], forms: Mapping[str, str] | None = None
-) -> pd.DataFrame:
-    """`step_figures` -> a row per step, a column per quantity."""
-    names = {name: name.replace("_", " ") for name in quantities}
-    rows = figures[figures["quantity"].isin(quantities)]
-    rows = rows.assign(quantity=rows["quantity"].map(names))
-    return figures_table(rows, ["step"], "quantity", forms={names[name]: form for name, form in (forms or {}).items()})
-
-
 def bucket_table(figures: pd.DataFrame, quantity: str, form: str) -> pd.DataFrame:
     """`step_figures` -> a row per step, a column per bucket."""
-    return figures_table(with_bucket_names(figures[figures["quantity"] == quantity]), ["step"], "bucket", form=form)
-
-
-def with_bucket_names(rows: pd.DataFrame) -> pd.DataFrame:
-    """Buckets by the names that screens show."""
-    return rows.assign(bucket=rows["bucket"].map(BUCKET_NAMES))
+    return table_of(figures, Layout(("step",), "bucket", form=form, where={"quantity": quantity}))
 
 
 def ranking_table(ranking: pd.DataFrame) -> pd.DataFrame:
@@ -91,6 +105,20 @@ def ranking_table(ranking: pd.DataFrame) -> pd.DataFrame:
             "p (Holm)": [NOT_MEASURED if np.isnan(value) else f"{value:.2g}" for value in ranking["p_value"]],
         }
     )
+
+
+def one_head_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """`head_masses` of one head -> a row per step, masses and then excess by bucket."""
+    table, excess = bucket_table(frame, "mass", ".3f"), bucket_table(frame, "excess", "+.3f")
+    if excess.empty:
+        return table
+    beyond = {name: f"{name}, excess" for name in BUCKET_NAMES.values()}
+    held = ["step", *(name for name in excess if name in beyond)]
+    return table.merge(excess[held].rename(columns=beyond), on="step")
+
+
+NAMED: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {"ranking": ranking_table, "one_head": one_head_table}
+"""Tables that no layout makes, by the name that a caption gives."""
 
 
 def interval_text(mean: float, low: float, high: float, form: str = ".3f", interval: bool = True) -> str:
