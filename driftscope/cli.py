@@ -17,6 +17,7 @@ from driftscope.commands import (
     engine,
     explain,
     inspect,
+    plan,
     probe,
     probes,
     report,
@@ -33,6 +34,7 @@ HELP = """Tells why a speculative-decoding drafter goes wrong, and from which st
 [cyan]driftscope audit path/to/drafter[/cyan]   is it run as it was trained?
 [cyan]driftscope show runs/drafter[/cyan]   print a run again
 [cyan]driftscope compare runs/one runs/other[/cyan]   what differs between drafters
+[cyan]driftscope plan runs/drafter --measure[/cyan]   how many tokens to draft, and whether to
 [cyan]driftscope engine runs/drafter --metrics FILE[/cyan]   does a server run it so? from its counters
 [cyan]driftscope report runs/drafter[/cyan]   every chart in one HTML file
 [cyan]driftscope app[/cyan]   all of it in a browser, down to the single token
@@ -70,6 +72,7 @@ app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("show")(show.show)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
+app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
 app.command("engine", epilog=engine.EXAMPLES)(engine.engine)
 app.command("card", epilog=card.EXAMPLES)(card.card)
 app.command("report", epilog=report.EXAMPLES)(report.report)

@@ -33,7 +33,21 @@ __all__ = [
 ]
 
 GROUP = "driftscope.probes"
-SHIPPED = ("norms", "attention", "acceptance", "cost", "noise", "pin", "depth", "layers", "template", "length")
+SHIPPED = (
+    "norms",
+    "attention",
+    "acceptance",
+    "cost",
+    "noise",
+    "pin",
+    "depth",
+    "layers",
+    "template",
+    "length",
+    "trees",
+    "rules",
+    "traffic",
+)
 DEFAULT = ("norms", "attention", "acceptance", "cost", "noise")
 _registered: dict[str, Probe] = {}
 

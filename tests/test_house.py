@@ -25,7 +25,7 @@ ORDER = (
     ("integrations", "asserts"),
     ("show",),
     ("serving",),
-    ("audit", "compare"),
+    ("audit", "compare", "planning"),
     ("findings",),
     ("measuring",),
     ("probes",),

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -158,7 +159,7 @@ def test_json_files_hold_a_chat_or_a_list_of_chats(tmp_path: Path, data: Any, co
         ("a.json", '[\n{"text": "x"},\n]', "a.json:3: not JSON"),
         ("a.json", '"x"', "a.json: expected a chat or a list of chats, found a string"),
         ("a.json", '[{"text": "x"}, 1]', "a.json, chat 2: expected a list of messages or an object, found a number"),
-        ("a.csv", "x", "prompts come as .jsonl, .json or .txt, not '.csv'"),
+        ("a.csv", "x", "prompts come as .jsonl, .json, .txt or .parquet, not '.csv'"),
         ("a.txt", " \n\n ", "a.txt: no prompt in this file"),
     ],
 )
@@ -269,3 +270,57 @@ def test_two_beginnings_of_text_or_none_are_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tokenize_prompts([*chat, twice[1]], tokenizer, max_tokens=20)
+
+
+def test_reads_a_benchmark_with_turns(tmp_path: Path) -> None:
+    """MT-Bench's question.jsonl."""
+    path = write(
+        tmp_path / "question.jsonl",
+        {"question_id": 81, "category": "writing", "turns": ["Compose a post.", "Now a shorter one."]},
+        {"question_id": 101, "category": "reasoning", "turns": ["Overtake."], "reference": ["second"]},
+    )
+    with pytest.warns(UserWarning, match=r"1 prompts of .* have further turns"):
+        found = load_prompts(path)
+    assert found == [
+        Prompt("81", "writing", (Message("user", "Compose a post."),), further_turns=1),
+        Prompt("101", "reasoning", (Message("user", "Overtake."),)),
+    ]
+
+
+def test_reads_a_parquet_file_of_prompts(tmp_path: Path) -> None:
+    """SPEED-Bench's columns."""
+    path = tmp_path / "test.parquet"
+    row = {"question_id": "a1", "category": "coding", "sub_category": "sql", "turns": ["Write."], "multiturn": False}
+    pd.DataFrame([row, {**row, "question_id": "a2"}]).to_parquet(path)
+    assert load_prompts(path) == [
+        Prompt("a1", "coding", (Message("user", "Write."),)),
+        Prompt("a2", "coding", (Message("user", "Write."),)),
+    ]
+
+
+def test_a_parquet_file_without_prompts_is_told_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pd.DataFrame({"question": ["x"]}).to_parquet(path)
+    with pytest.raises(PromptError, match=r"expected one of the columns messages, .* found question"):
+        load_prompts(path)
+    path.write_bytes(b"PAR1 nothing")
+    with pytest.raises(PromptError, match="cannot read the prompts"):
+        load_prompts(path)
+
+
+def test_reads_speculators_benchmark_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "math_reasoning.jsonl", {"prompt": "Add."})
+    assert load_prompts(path) == [Prompt("math_reasoning-01", "math_reasoning", (Message("user", "Add."),))]
+
+
+def test_the_optional_set_says_its_languages() -> None:
+    prompts = load_prompts(Path("languages"))
+    assert sorted({str(prompt.language) for prompt in prompts}) == ["French", "German", "Spanish"]
+    assert len(prompts) == 12
+    assert not {prompt.id for prompt in prompts} & {prompt.id for prompt in load_prompts(None)}
+
+
+@pytest.mark.parametrize("turns", ["x", [], [1], None])
+def test_bad_turns_are_told_in_a_line(tmp_path: Path, turns: object) -> None:
+    with pytest.raises(PromptError, match=r"x.jsonl:1: (`turns`|expected one of the keys)"):
+        load_prompts(write(tmp_path / "x.jsonl", {"turns": turns}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from driftscope.app import counters, figures
+from driftscope.app import counters, deciding, figures
 from driftscope.app.cards import grid
 from driftscope.app.loading import computed
 from driftscope.app.missing import not_measured
@@ -33,6 +33,7 @@ def page() -> None:
         grid(deeper, "depth")
     else:
         not_measured(entry, "depth", "The depth probe was not run.")
+    deciding.section(entry)
     counters.section(entry)
 
 

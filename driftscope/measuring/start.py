@@ -27,6 +27,7 @@ def start_run(
     Raises RunError where `request.resume` finds another measurement in the folder.
     """
     target = pair.target
+    languages = {source.prompt.id: source.prompt.language for source in prepared.sources}
     meta: dict[str, Any] = {
         "checkpoint": {
             "path": str(pair.checkpoint.path),
@@ -58,6 +59,7 @@ def start_run(
             {
                 "id": record.prompt_id,
                 "category": record.category,
+                **({"language": languages[record.prompt_id]} if languages.get(record.prompt_id) else {}),
                 "prompt_length": record.prompt_length,
                 "text_length": record.length,
                 "stopped": record.stopped,

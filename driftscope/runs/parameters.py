@@ -13,6 +13,8 @@ from driftscope.errors import RunError
 
 NOISE: dict[str, tuple[type, ...]] = {"site": (str,), "steps": (str,), "alpha": (int, float)}
 LENGTH: dict[str, tuple[type, ...]] = {"length": (int,), "policy": (str,), "window": (int, type(None))}
+TREE: dict[str, tuple[type, ...]] = {"steps": (int,), "topk": (int,), "nodes": (int,), "static": (bool,)}
+RULES: dict[str, tuple[type, ...]] = {"target": (str,), "draft": (str,)}
 """Keys that are read, and their types."""
 
 

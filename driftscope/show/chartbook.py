@@ -30,11 +30,11 @@ class ChartBook:
         self.runs = tuple(runs)
         self.look = look
 
-    def draw(self, name: str, **options: Any) -> Any:
-        """The chart of this name. AttributeError where there is none."""
+    def draw(self, name: str, /, *given: Any, **options: Any) -> Any:
+        """The chart of this name, with its own options, in order or by name. AttributeError where there is none."""
         view = View(self.runs, **{key: options.pop(key) for key in list(options) if key in _OF_VIEW})
         if name in CHARTS:
-            chart = CHARTS[name](view, **options).draw()
+            chart = CHARTS[name](view, *given, **options).draw()
         else:
             found = self._captions().get(name)
             if found is None:

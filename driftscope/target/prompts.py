@@ -15,8 +15,12 @@ from jinja2 import TemplateError
 
 from driftscope.errors import PromptError
 from driftscope.files.json import check_parts, check_regular
+from driftscope.target.parquet_prompts import parquet_rows
 
-_KEYS = ("messages", "conversations", "prompt", "text")
+_KEYS = ("messages", "conversations", "prompt", "text", "turns")
+_BESIDE = ("id", "question_id", "category", "language")
+SETS = ("languages",)
+"""Shipped beside the 48: prompts in languages other than English."""
 _SHAREGPT_ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -43,6 +47,10 @@ class Prompt:
     category: str
     messages: tuple[Message, ...] | None = None
     text: str | None = None
+    language: str | None = None
+    """As the file says it."""
+    further_turns: int = 0
+    """User turns of a benchmark that need an answer to the first one, and are not asked."""
 
     @property
     def empty(self) -> bool:
@@ -83,18 +91,23 @@ class SkippedPrompts:
 def load_prompts(path: Path | None) -> list[Prompt]:
     """The prompts in `path`, or the shipped ones where it is None, in file order and with ids that differ.
 
-    `.jsonl` holds one object a line (keys `messages`, `conversations`, `prompt` or `text`; `id` and `category` are
-    optional), `.json` one chat or a list of them, `.txt` plain texts between blank lines. Assistant turns at the end of
-    a chat are dropped. Raises PromptError, naming file and line, where something does not fit.
+    `.jsonl` holds one object a line (keys `messages`, `conversations`, `prompt`, `text` or `turns`; `id`, `category` and `language`
+    are optional), `.json` one chat or a list of them, `.txt` plain texts between blank lines, `.parquet` a row a prompt with those
+    columns. So MT-Bench's `question.jsonl`, SPEED-Bench's Parquet and speculators' benchmark files are read as they are published;
+    of `turns` the first is asked, for the others need the answers between. `languages` is a shipped set (`SETS`). Assistant turns
+    at the end of a chat are dropped. Raises PromptError, naming file and line, where something does not fit.
     """
-    if path is None:
+    if path is None or (str(path) in SETS and not path.exists()):
         folder = files("driftscope.probes").joinpath("prompts")
+        folder = folder if path is None else folder.joinpath(str(path))
         shipped = sorted((f for f in folder.iterdir() if f.name.endswith(".jsonl")), key=lambda f: f.name)
         return _unique([prompt for f in shipped for prompt in _from_jsonl(f.read_text("utf-8"), f.name)])
+    if path.suffix.lower() == ".parquet":
+        return _asked_once(_unique(list(_from_parquet(path))), path)
     readers = {".jsonl": _from_jsonl, ".json": _from_json, ".txt": _from_text}
     if path.suffix.lower() not in readers:
         raise PromptError(
-            f"{path}: prompts come as .jsonl, .json or .txt, not {path.suffix or 'without an extension'!r}"
+            f"{path}: prompts come as .jsonl, .json, .txt or .parquet, not {path.suffix or 'without an extension'!r}"
         )
     try:
         check_regular(path, PromptError)
@@ -103,9 +116,18 @@ def load_prompts(path: Path | None) -> list[Prompt]:
         raise PromptError(f"{path}: not UTF-8 text (byte {error.start}): save the file as UTF-8") from None
     except OSError as error:
         raise PromptError(f"{path}: cannot read the prompts: {error.strerror}") from None
-    prompts = _unique(list(readers[path.suffix.lower()](content, str(path))))
+    return _asked_once(_unique(list(readers[path.suffix.lower()](content, str(path)))), path)
+
+
+def _asked_once(prompts: list[Prompt], path: Path) -> list[Prompt]:
+    """The prompts, with a warning where a benchmark would ask more of them."""
     if not prompts:
         raise PromptError(f"{path}: no prompt in this file")
+    if several := sum(prompt.further_turns > 0 for prompt in prompts):
+        warnings.warn(
+            f"{several} prompts of {path} have further turns, which need the answers between: only the first is asked",
+            stacklevel=3,
+        )
     return prompts
 
 
@@ -270,15 +292,30 @@ def _from_text(content: str, name: str) -> Iterator[Prompt]:
         yield Prompt(f"{stem}-{number:02d}", stem, text=block)
 
 
+def _from_parquet(path: Path) -> Iterator[Prompt]:
+    for number, row in enumerate(parquet_rows(path, (*_KEYS, *_BESIDE)), 1):
+        yield _from_row(row, str(path), number, f"{path}, row {number}")
+
+
 def _from_row(row: Mapping[str, Any], name: str, number: int, place: str) -> Prompt:
     key = next((k for k in _KEYS if row.get(k) is not None), None)
     if key is None:
         raise PromptError(f"{place}: expected one of the keys {', '.join(_KEYS)}, found {', '.join(row) or 'none'}")
     stem = Path(name).stem
-    own_id, category = row.get("id"), row.get("category")
+    own_id, category = row.get("id", row.get("question_id")), row.get("category")
     category = _text(str(category or stem), place, "category")
-    prompt = Prompt(f"{stem}-{number:02d}" if own_id is None else str(own_id), category)
+    language = row.get("language")
+    prompt = Prompt(
+        f"{stem}-{number:02d}" if own_id is None else str(own_id),
+        category,
+        language=None if language is None else _text(language, place, "language"),
+    )
     value = row[key]
+    if key == "turns":
+        if not isinstance(value, list) or not value:
+            raise PromptError(f"{place}: `turns` must be a list of texts, found {_kind(value)}")
+        asked = [_text(turn, place, "turns") for turn in value]
+        return replace(prompt, messages=(Message("user", asked[0]),), further_turns=len(asked) - 1)
     if key == "text":
         return replace(prompt, text=_text(value, place, "text"))
     if key == "prompt" and isinstance(value, str):

@@ -45,6 +45,8 @@ CHARTS: dict[str, Drawing] = {
         conditions.layers,
         conditions.template,
         conditions.length,
+        conditions.trees,
+        conditions.traffic,
         conditions.figures,
     )
 }

@@ -14,6 +14,8 @@ from driftscope.show.charts import length as length_charts
 from driftscope.show.charts import noise as noise_charts
 from driftscope.show.charts import pin as pin_charts
 from driftscope.show.charts import template as template_charts
+from driftscope.show.charts import traffic as traffic_charts
+from driftscope.show.charts import trees as tree_charts
 from driftscope.show.charts.figures import figures as draw_figures
 from driftscope.show.drawings.view import Shown, View
 from driftscope.show.frames.cost import budget, ends, paths
@@ -102,3 +104,15 @@ def length(view: View, quantity: str = "anchor_mean") -> Shown:
     """A figure by length of the text and attention window."""
     frame = probe_rows(view.runs, "length")
     return Shown(frame[frame["quantity"] == quantity], lambda: length_charts.by_length(frame, quantity))
+
+
+def trees(view: View) -> Shown:
+    """Accepted tokens by number of nodes, of each tree and of the chain of as many."""
+    rows = probe_rows(view.runs, "trees")
+    return Shown(rows, lambda: tree_charts.trees(rows))
+
+
+def traffic(view: View) -> Shown:
+    """Acceptance by category, language, kind of token and place in the answer."""
+    rows = probe_rows(view.runs, "traffic", view.depth)
+    return Shown(rows, lambda: traffic_charts.traffic(rows))
