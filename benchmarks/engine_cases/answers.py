@@ -145,7 +145,7 @@ def main() -> None:
         about[folder.name] = run.info.checkpoint.sha256
     rows = answers(cases, made, HERE / "counters", near_ties, given.tokens)
     result = {
-        "provenance": provenance(),
+        "made": provenance(),
         "tokens": given.tokens,
         "near_ties": near_ties,
         "checkpoints": about,
