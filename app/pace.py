@@ -53,7 +53,7 @@ def expected_new(entries: Sequence[Entry], names: Sequence[str], depth: int, tok
         settings = entry.info.settings if entry.info is not None else {}
         own, length = settings.get("depth"), settings.get("max_new_tokens")
         pace = seconds_a_pass(entry.folder) if own and length else None
-        if pace is not None:
+        if pace is not None and own and length:
             seconds = pace * cost * (depth / int(own)) * (tokens / int(length))
             return (
                 f"About {duration(seconds)} for {counted(prompts, 'prompt')} on this machine, if it drafts at the pace of"

@@ -62,7 +62,7 @@ def _corners(chosen: Sequence[Entry]) -> None:
     four = corners(chosen, {}, chosen[0]) if len(chosen) == len(CORNERS) else []
     found = kept(square, four) if four else {"problem": ""}
     if "problem" not in found:
-        marks = [swatches.of(four[place]) for place in found["order"]]
+        marks = [swatches.of(four[int(place)]) for place in found["order"]]
         st.html(
             square_card(
                 {**found, "headline": "Carry x FC-norm, each corner against the one without either"}, marks, None

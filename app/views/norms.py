@@ -9,8 +9,8 @@ from driftscope.app.cards import grid
 from driftscope.app.loading import computed
 from driftscope.app.missing import not_measured
 from driftscope.app.shell import current
-from driftscope.show.charts.norms import UNIT_NAMES
 from driftscope.show.frames import SITE_MODES
+from driftscope.show.words import UNIT_NAMES
 
 _MODES = {"size": "raw", "growth": "over step 1", "matched": "matched"}
 _ABOUT = ", ".join(f"{_MODES[mode]}: {about}" for mode, about in SITE_MODES.items() if mode != "growth")

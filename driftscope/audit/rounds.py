@@ -88,9 +88,9 @@ def run_round(
     passed = {index: found for index, found in measured.items() if not tried[index].searched}
     stopped = hopeless(tried, {index: difference for index, (_, difference) in passed.items()}, limits) if rest else {}
     for index in passed.keys() - stopped.keys() if rest else ():
-        more = run(index, rest)
-        assert isinstance(more, Scores)
-        scores = passed[index][0].joined(more)
+        later = run(index, rest)
+        assert isinstance(later, Scores)
+        scores = passed[index][0].joined(later)
         measured[index] = scores, Difference.of(scores, declared)
     worst = min(control.loss for control in controls)
     for index, row in judge(number, tried, measured, stopped, declared, worst, limits):
@@ -115,8 +115,8 @@ def run_round(
         best = winner([row for row in rows if row is not None], _differences(tried, measured))
     done = [row for row in rows if row is not None]
     choices = _choices(best, done, tried, {index: difference for index, (_, difference) in measured.items()}, limits)
-    row = next((row for row in done if choices and row.name == choices[0].name), None)
-    return Round(setting, declared, controls, done, choices[0] if choices else None, row, choices, cost)
+    won = next((row for row in done if choices and row.name == choices[0].name), None)
+    return Round(setting, declared, controls, done, choices[0] if choices else None, won, choices, cost)
 
 
 def _differences(tried: Sequence[Hypothesis], measured: dict[int, tuple[Scores, Difference]]) -> dict[str, Difference]:

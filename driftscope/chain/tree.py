@@ -72,11 +72,10 @@ def subject_trees(subject: Subject, shape: TreeShape) -> Trees:
         return grow(drafter, inputs.part(rows), shape)
 
     parts = chunked(len(inputs.anchors), size, run, "anchors")
-    return Trees(
-        *(torch.cat([getattr(part, name) for part in parts]) for name in ("tokens", "parent")),
-        parts[0].level,
-        *(torch.cat([getattr(part, name) for part in parts]) for name in ("score", "order")),
-    )
+    whole = {
+        name: torch.cat([getattr(part, name) for part in parts]) for name in ("tokens", "parent", "score", "order")
+    }
+    return Trees(**whole, level=parts[0].level)
 
 
 def tree_bytes(drafter: Drafter, rows: int, shape: TreeShape) -> int:

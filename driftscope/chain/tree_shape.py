@@ -100,7 +100,8 @@ def tree_shape(text: str) -> TreeShape:
                 raise DriftscopeError(f"tree {text}: more than {_MOST} nodes")
         return static_shape(numbers, text)
     if not dashed and len(numbers) == 3 and min(numbers) >= 1:
-        shape = TreeShape(text, *numbers)
+        depth, topk, total = numbers
+        shape = TreeShape(text, depth, topk, total)
         if shape.candidates > 64 * _MOST:
             raise DriftscopeError(f"tree {text}: {shape.candidates} candidates; at most {64 * _MOST}")
         return shape

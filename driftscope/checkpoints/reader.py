@@ -168,10 +168,10 @@ def _missing(absent: Sequence[str], config: DrafterConfig, stated: Stated) -> st
         absent[0].split(".")[0]
     )
     origin = config.origins.get(switch) if switch else None
-    stated = origin is not None and origin.source in ("config", "user")
-    why = f", but {origin.detail} asks for it" if origin and stated else ": the layout needs it"
+    asked = origin is not None and origin.source in ("config", "user")
+    why = f", but {origin.detail} asks for it" if origin and asked else ": the layout needs it"
     if len(absent) > 1:
-        why = f", but {origin.detail} asks for the first" if origin and stated else ": the layout needs them"
+        why = f", but {origin.detail} asks for the first" if origin and asked else ": the layout needs them"
     called = [stated.stored_name(name) for name in absent]
     return f"{some(called)} {'are' if len(absent) > 1 else 'is'} missing{why}"
 

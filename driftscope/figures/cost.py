@@ -18,14 +18,14 @@ from driftscope.stats.contrasts import contrasts, ratio
 from driftscope.stats.intervals import Floats
 
 if TYPE_CHECKING:
-    from driftscope.runs.run import Run
+    from driftscope.runs.folder import RunFolder
 
 PROBE = "cost"
 COLUMNS = ("variant", "prompt", "anchor", "step", "loop", "match")
 """Of `anchors`: what the figures read."""
 
 
-def run_cost(run: Run, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
+def run_cost(run: RunFolder, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
     """`drift_cost` and `rejections` of a run, as in the summary, at `depth` or as deep as they were measured; {} where they were
     not."""
     if PROBE not in run.probes:

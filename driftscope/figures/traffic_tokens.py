@@ -69,9 +69,9 @@ def token_rows(run: RunFolder, rows: pd.DataFrame, depth: int, resamples: int) -
                 continue
             entry: dict[str, Any] = {"by": by, "group": name, "tokens": int(here.sum())}
             put(entry, "accepted", drafted.mean(here, resamples), 0)
-            if priced is not None:
+            if priced is not None and cost_groups is not None:
                 put(entry, "cost", priced.mean(cost_groups == number, resamples), 0)
-            if ended is not None and (ends := end_groups == number).any():
+            if ended is not None and end_groups is not None and (ends := end_groups == number).any():
                 shares = ended.mean(ends, resamples)
                 reasons: dict[str, Any] = {}
                 for column, reason in enumerate(REASONS):

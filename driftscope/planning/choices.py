@@ -7,6 +7,7 @@ speed-up = (L(K) + 1) * plain / round(K). Costs are held fixed: intervals are th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from driftscope.figures.grids import put
 from driftscope.planning.costs import BatchCost, CostModel
 from driftscope.planning.rounds import Drafts
 from driftscope.stats.contrasts import contrasts, ratio
+from driftscope.stats.intervals import Floats
 
 
 def served_lengths(drafts: Drafts, *, resamples: int = stats.RESAMPLES) -> list[dict[str, Any]]:
@@ -27,6 +29,11 @@ def served_lengths(drafts: Drafts, *, resamples: int = stats.RESAMPLES) -> list[
         put(entry, "served", stats.ratio_of_sums(total, rounds, resamples=resamples))
         found.append(entry)
     return found
+
+
+def _speed_up(factor: float, length: Floats) -> Floats:
+    """Tokens of a round, the bonus token with them, times plain forwards a round."""
+    return (length + 1) * factor
 
 
 def choices(drafts: Drafts, costs: CostModel, cost: BatchCost, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
@@ -42,7 +49,7 @@ def choices(drafts: Drafts, costs: CostModel, cost: BatchCost, *, resamples: int
         factor = cost.plain / seconds
         entry: dict[str, Any] = {"k": drafted, "round": seconds, "break_even_length": seconds / cost.plain - 1}
         served = stats.ratio_of_sums(total, rounds, resamples=resamples)
-        put(entry, "speed_up", served.map(lambda length, factor=factor: (length + 1) * factor))
+        put(entry, "speed_up", served.map(partial(_speed_up, factor)))
         if np.isfinite(served.mean):
             rest = (float(served.mean) + 1) * cost.plain - costs.target_rows(cost, drafted + 1) - cost.overhead
             steps = 1 if costs.one_pass else drafted

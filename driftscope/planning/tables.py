@@ -61,8 +61,8 @@ def render_traffic(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
             made.add_row(row["group"], counted, *told, _mean(row.get("cost")), *shares)
         console.print(made)
     if rows:
-        told = "cost of drift in tokens a chain, of kinds and places in tokens a token; reasons are shares of the rejected chains"
-        console.print(Text(told, "dim"))
+        note = "cost of drift in tokens a chain, of kinds and places in tokens a token; reasons are shares of the rejected chains"
+        console.print(Text(note, "dim"))
 
 
 def _table(*columns: str, left: int) -> Table:

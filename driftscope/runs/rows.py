@@ -107,7 +107,7 @@ def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.
         for name, values in step.items():
             if name not in columns and values.ndim == 1:
                 columns[name] = values
-        parts = {kind: step[kind].mean((1, 2)) for kind in ("mass", "excess") if kind in step}
+        parts: dict[str, Any] = {kind: step[kind].mean((1, 2)) for kind in ("mass", "excess") if kind in step}
         parts |= {"keys": step["keys"]} if "keys" in step else {}
         for kind, values in parts.items():
             by_bucket = with_self_generated(values, k, masked)

@@ -39,7 +39,7 @@ class ChartBook:
             found = self._captions().get(name)
             if found is None:
                 raise AttributeError(f"there is no chart {name}; the charts are {', '.join(self.names())}")
-            part = shown(view, *found, options)
+            part = shown(view, found[0], found[1], options)
             chart = empty(f"The probe {found[0]} has no such figures.") if part.rows.empty else part.draw()
         return chart if self.look is None else themed(chart, self.look)
 

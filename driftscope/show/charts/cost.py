@@ -99,7 +99,7 @@ def ends(frame: pd.DataFrame) -> Chart:
 
 
 def _stack(rows: pd.DataFrame, title: str | None, width: int, colour: alt.Color) -> Chart:
-    bars = alt.Chart(rows, **({} if title is None else {"title": title})).mark_bar(stroke="white", strokeWidth=0.5)
+    bars = alt.Chart(rows, title=title or alt.Undefined).mark_bar(stroke="white", strokeWidth=0.5)
     return bars.encode(
         x=alt.X("step:O", title="step", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(

@@ -64,7 +64,7 @@ def pictures_of(
     if item is None:
         return []
     said = sentences(view.runs, probe)
-    found = []
+    found: list[Picture] = []
     for caption in captions_of(item):
         if not caption.asked if names is None else caption.name in names:
             drawn = _picture(view, item.name, caption, options or {}, said if not found else ())
