@@ -37,17 +37,17 @@ def test_kinds_of_tokens() -> None:
     kinds = token_types(pieces, 4)
     assert kinds == [
         *("special", "word", "whitespace", "word"),
-        *("first", "punctuation", "digit", "whitespace"),
+        *("word", "first", "digit", "whitespace"),
         *("code",) * 7,
         *("word", "special"),
     ]
 
 
 def test_a_fence_in_pieces_is_code_from_its_end_on() -> None:
-    assert token_types(["``", "`", "a", "``", "`", "b"], 0) == ["first", "code", "code", "code", "code", "word"]
+    assert token_types(["``", "`", "a", "``", "`", "b"], 0) == ["punctuation", "first", "code", "code", "code", "word"]
 
 
-def test_places_count_from_the_first_token_of_the_answer() -> None:
+def test_places_count_from_the_first_token_that_is_drafted() -> None:
     found = places(np.array([0, 1, 7, 8, 31, 32, 127, 128, 900]))
     assert [PLACES[place] for place in found] == [
         "1",
