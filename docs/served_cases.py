@@ -39,6 +39,7 @@ def result_table(result: Mapping[str, Any]) -> str:
         about += f" {case['drafts']}: {' '.join(map(str, case['per_position']))} |"
         for name, part in case["answers"].items():
             ties = f"{len(part['tied'])} tie" if part["tied"] else ""
-            lines.append(f"{about} {name} | {part['lost']:.0%} | {part['outcome']} | {part['named'] or ties} |")
+            lost = "" if case["lost"] is None else f"{case['lost']:.0%}"
+            lines.append(f"{about} {name} | {lost} | {part['outcome']} | {part['named'] or ties} |")
             about = "| | | | |"
     return "\n".join(lines)

@@ -51,7 +51,7 @@ def test_the_chain_is_that_of_the_clean_probe(run: Run) -> None:
 def test_tree_figures_at_every_budget(run: Run) -> None:
     rows, variants = run.table("trees", "trees"), run.table("variants", "trees")
     found = tree_figures(rows, variants, resamples=20)
-    assert [tree["name"] for tree in found["trees"]] == ["2-2", "3x3x8"]
+    assert [tree["name"] for tree in found["trees"]] == ["3x3x8", "2-2"]
     for tree in found["trees"]:
         own = rows[(rows["variant"] == f"tree/{tree['name']}") & ~rows["loop"]]
         anchors = (own["step"] == 1).sum()
@@ -115,7 +115,7 @@ def test_the_command_prints_all_of_it(run: Run) -> None:
         assert told in result.stdout
     content = json.loads(CliRunner().invoke(app, ["plan", str(run.folder), "--json"]).stdout)
     assert content["batches"] == []
-    assert [tree["name"] for tree in content["trees"]] == ["2-2", "3x3x8"]
+    assert [tree["name"] for tree in content["trees"]] == ["3x3x8", "2-2"]
     assert content["rules"]["samplings"]
     assert content["traffic"]
 

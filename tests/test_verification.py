@@ -24,7 +24,7 @@ def lengths(p: torch.Tensor, q: torch.Tensor, steps: int) -> dict[str, float]:
     total = dict.fromkeys(("exact_match", "one_hot", "lossless", "block"), 0.0)
     for path in itertools.product(range(len(p)), repeat=steps):
         ids = torch.tensor(path)
-        found = joint_acceptance(p[ids][None], q[ids][None], (ids == int(q.argmax()))[None].double())
+        found = joint_acceptance(p[ids][None], q[ids][None], (ids == int(q.argmax()))[None])
         for name, value in found.items():
             total[name] += float(p[ids].prod() * value.sum())
     return total

@@ -54,26 +54,29 @@ def answers(
                 **asked,
             }
         found = {name: diagnose(counted, walked, traffic) for name, traffic in asked.items()}
+        sound = counters / f"{case['drafter']}_right_{case['prompts']}.txt"
+        # What the fault costs: against the same engine without it, on the same prompts.
+        lost = 1 - counted.length / read_counters(sound).length if sound.is_file() else None
         rows.append(
             {
                 **{name: case[name] for name in ("name", "drafter", "change", "prompts", "switch", "alternative")},
                 "drafts": counted.drafts,
                 "per_position": list(counted.per_position or ()),
-                "answers": {name: row(part, case) for name, part in found.items()},
+                "lost": None if lost is None else round(lost, 3),
+                "answers": {name: row(part, case, lost) for name, part in found.items()},
             }
         )
     return rows
 
 
-def row(found: Diagnosis, case: Mapping[str, Any]) -> dict[str, Any]:
+def row(found: Diagnosis, case: Mapping[str, Any], lost: float | None) -> dict[str, Any]:
     """One answer, and whether it is right."""
     named, tied = found.named, found.tied
-    predicted = found.declared.length or float("nan")
-    lost = 1 - found.counters.length / predicted
+    if lost is None:
+        lost = 1 - found.counters.length / (found.declared.length or float("nan"))
     return {
         "outcome": found.outcome,
         "headline": headline(found),
-        "lost": round(lost, 3),
         "p": found.p,
         "exact": found.exact,
         "position": found.position,
@@ -110,9 +113,16 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         for name, part in case["answers"].items():
             named = part["named"] or (f"{len(part['tied'])} tie" if part["tied"] else "")
             counted = f"{case['drafts']}: {' '.join(map(str, case['per_position']))}"
-            lines.append(
-                f"| {case['name']} | {counted} | {name} | {part['lost']:+.0%} | {part['outcome']} | {named} | {part['verdict']} |"
-            )
+            cells = [
+                case["name"],
+                counted,
+                name,
+                f"{case['lost'] or 0.0:+.0%}",
+                part["outcome"],
+                named,
+                part["verdict"],
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -135,7 +145,7 @@ def main() -> None:
         about[folder.name] = run.info.checkpoint.sha256
     rows = answers(cases, made, HERE / "counters", near_ties, given.tokens)
     result = {
-        "provenance": provenance(),
+        "made": provenance(),
         "tokens": given.tokens,
         "near_ties": near_ties,
         "checkpoints": about,

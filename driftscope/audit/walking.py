@@ -129,7 +129,14 @@ def _narrowed(
         index = chosen.view(prompts, kept, *[1] * (part.ndim - 2)).expand(-1, -1, *part.shape[2:])
         return part.gather(1, index)
 
-    smaller = replace(batch, anchors=of(batch.anchors), valid=of(alive))
+    smaller = replace(
+        batch,
+        anchors=of(batch.anchors),
+        valid=of(alive),
+        # Empty, and as wide as the rest.
+        top_ids=batch.top_ids[:, :kept],
+        top_probabilities=batch.top_probabilities[:, :kept],
+    )
     narrow = [
         replace(layer, own_keys=[of(k) for k in layer.own_keys], own_values=[of(v) for v in layer.own_values])
         for layer in rows

@@ -14,7 +14,7 @@ Sources: Leviathan et al. (2023), section 3; Sun et al., Block Verification Acce
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from driftscope.chain.verification_rules import Sampling
@@ -53,7 +53,7 @@ def step_acceptance(p: Float[Tensor, "row token"], q: Float[Tensor, "row token"]
 
 
 def joint_acceptance(
-    p: Float[Tensor, "row step"], q: Float[Tensor, "row step"], likeliest: Float[Tensor, "row step"]
+    p: Float[Tensor, "row step"], q: Float[Tensor, "row step"], likeliest: Bool[Tensor, "row step"]
 ) -> dict[str, Float[Tensor, "row step"]]:
     """By rule, estimates whose mean over texts that the target sampled is the chance that the tokens of steps 1 .. k are accepted.
 

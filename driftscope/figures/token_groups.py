@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from driftscope.runs.prompt_sums import prompt_codes
 
 TYPES = ("first", "special", "code", "digit", "punctuation", "whitespace", "word")
-"""The first that holds: the first token of the answer, a special or template token, inside a fenced block of code, digits, no
-letter or digit at all, nothing but white space, and all else."""
+"""The first that holds: the first token that is drafted (the prefill gives the one before it), a special or template token,
+inside a fenced block of code, digits, no letter or digit at all, nothing but white space, and all else."""
 PLACES = ("1", "2-8", "9-32", "33-64", "65-128", "129 on")
-"""Of a token in the answer, counted from 1."""
+"""Of a token in the answer, counted from the first that is drafted."""
 _ENDS = (1, 8, 32, 64, 128)
 _SPECIAL = re.compile(
     r"<\|[^<>|]+\|>|<[\uff5c|][^<>]+[\uff5c|]>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]"
@@ -36,7 +36,7 @@ def token_types(pieces: Sequence[str], prompt_length: int) -> list[str]:
             answer += piece
             inside = answer.count(_FENCE) % 2 == 1
         fenced = was or inside or answer.count(_FENCE) > held
-        found.append("first" if place == prompt_length else _type(piece, fenced))
+        found.append("first" if place == prompt_length + 1 else _type(piece, fenced))
     return found
 
 
@@ -54,7 +54,7 @@ def _type(piece: str, fenced: bool) -> str:
 
 
 def places(offset: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Place among PLACES of tokens that lie `offset` behind the first of the answer."""
+    """Place among PLACES of tokens that lie `offset` behind the first that is drafted."""
     return np.searchsorted(np.asarray(_ENDS), offset + 1).astype(np.int64)
 
 

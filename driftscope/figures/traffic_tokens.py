@@ -51,7 +51,7 @@ def token_rows(run: RunFolder, rows: pd.DataFrame, depth: int, resamples: int) -
 
     def place(tokens: TextTokens) -> Ints:
         starts = np.array([lengths.get(name, 0) for name in tokens.prompts], dtype=np.int64)
-        return places(tokens.position - starts[tokens.prompt])
+        return places(tokens.position - starts[tokens.prompt] - 1)
 
     kinds: list[tuple[str, Sequence[str], Callable[[TextTokens], Ints]]] = [("place", PLACES, place)]
     if types:

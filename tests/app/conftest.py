@@ -16,13 +16,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import driftscope.app.main
-from driftscope import probe
 from driftscope.app import jobs, rights
 from driftscope.app.library import PATHS
 from driftscope.runs.run import Run
 from tests.fake_run import Fake, meta, prompt_ids, tables
 from tests.rich_run import add_probes, write_rich_run
-from tests.tiny_pair import save_pair
 
 MAIN = Path(driftscope.app.main.__file__)
 PAGES = (
@@ -54,6 +52,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of a tiny random pair, as `driftscope probe` makes it."""
+    # Here, because they take torch along, which most of these tests do without.
+    from driftscope import probe
+    from tests.tiny_pair import save_pair
+
     folder = tmp_path_factory.mktemp("measured")
     pair = save_pair(folder, prompts=3)
     probe(pair.checkpoint, out=folder / "runs" / "tiny", probes="norms,attention,acceptance", **pair.options)
@@ -102,7 +104,11 @@ def app(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Callable[..., AppTest]:
         test = AppTest.from_file(str(MAIN), default_timeout=120)
         test.query_params.update(parameters)
         test.run()
-        return test if page == "overview" else go(test, page)
+        if page == "overview":
+            return test
+        # The first page has taken what is not its own out of the address; a browser opens the page itself.
+        test.query_params.update(parameters)
+        return go(test, page)
 
     return start
 
