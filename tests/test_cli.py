@@ -129,7 +129,7 @@ def test_what_is_not_finite_never_reaches_the_json(capsys: pytest.CaptureFixture
 def test_options_reach_the_library(api: FakeApi) -> None:
     arguments = (
         "probe d --target t --prompts p.jsonl --max-new-tokens 64 --depth 4 --horizon 12 --anchors 32 --device cpu"
-        " --dtype float32 --sink 0,1 --probes acceptance,norms -o runs/b --aux 2,15,27 --carry post --rope-theta 5e5"
+        " --dtype float32 --sink 0,1 --probes acceptance,norms,cost -o runs/b --aux 2,15,27 --carry post --rope-theta 5e5"
         " --set residual=normed --set fc_norm=false --revision main --trust-remote-code --cache-dir c --seed 3"
         " --until 0.05"
     )
@@ -147,7 +147,7 @@ def test_options_reach_the_library(api: FakeApi) -> None:
         "device": "cpu",
         "dtype": "float32",
         "sink": (0, 1),
-        "probes": ["norms", "acceptance"],
+        "probes": ["norms", "acceptance", "cost"],
         "resume": False,
         "overrides": {
             "aux_boundaries": (2, 15, 27),
