@@ -125,6 +125,7 @@ class RulesProbe:
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         import pandas as pd
 
+        from driftscope.captures.capture import long_enough
         from driftscope.chain.sampled_text import sampled_capture
         from driftscope.probes.stacked import first_anchors
         from driftscope.target.ends import TargetEnds
@@ -138,6 +139,8 @@ class RulesProbe:
         if self.sampled_tokens and not isinstance(target, TargetEnds):
             for how in dict.fromkeys(one.target for one in self.pairs()):
                 capture = sampled_capture(target, subject.capture, how, self.sampled_tokens, settings.seed)
+                if not long_enough(capture, settings.horizon):
+                    continue
                 own = replace(subject, capture=capture)
                 own = first_anchors(own, None if self.anchors == "all" else self.anchors)
                 if len(own.anchors):

@@ -36,8 +36,16 @@ def distribution(
     if how.top_k is not None:
         scores = processors.TopKLogitsWarper(min(how.top_k, scores.shape[-1]))(ids, scores)
     if how.top_p is not None and how.top_p < 1:
-        scores = processors.TopPLogitsWarper(how.top_p)(ids, scores)
+        scores = _top_p(scores, how.top_p)
     return scores.softmax(-1)
+
+
+def _top_p(scores: Float[Tensor, "row token"], top_p: float) -> Float[Tensor, "row token"]:
+    """As TopPLogitsWarper of transformers, whose cumulative sum has no deterministic kernel on CUDA."""
+    ordered, places = scores.sort(-1)
+    dropped = ordered.log_softmax(-1).logcumsumexp(-1).exp() <= 1 - top_p
+    dropped[:, -1] = False
+    return scores.masked_fill(dropped.gather(-1, places.argsort(-1)), float("-inf"))
 
 
 def step_acceptance(p: Float[Tensor, "row token"], q: Float[Tensor, "row token"]) -> dict[str, Float[Tensor, " row"]]:

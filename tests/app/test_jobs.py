@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from driftscope.app import jobs
+from driftscope.app import jobs, rights
 from driftscope.app.jobs import Job, Progress
 from driftscope.errors import RunError
 from driftscope.runs.run import Run
@@ -116,10 +117,13 @@ def test_jobs_run_with_the_interpreter_of_this_environment() -> None:
 def test_new_run_watches_stops_and_goes_on(
     app: Callable[..., AppTest], program: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(rights.FOLDERS, json.dumps([str(tmp_path)]))
+    checkpoint = str(tmp_path / "weights.safetensors")
+    Path(checkpoint).write_bytes(b"")
     test = app(page="new_run")
-    test.text_input(key="new-checkpoint").set_value("x").run()
-    test.text_input(key="new-out-x").set_value(str(tmp_path / "run")).run()
-    test.button[0].click().run()
+    test.text_input(key="new-checkpoint").set_value(checkpoint).run()
+    test.text_input(key=f"new-out-{checkpoint}").set_value(str(tmp_path / "run")).run()
+    next(button for button in test.button if button.label == "Measure").click().run()
     (job,) = jobs.all_jobs()
     until(lambda: jobs.progress(job) == Progress("probing", 1, 4))
     test.run()
@@ -127,7 +131,7 @@ def test_new_run_watches_stops_and_goes_on(
     next(button for button in test.button if button.label == "Stop").click().run()
     until(lambda: not job.alive)
     test.run()
-    assert "Stopped; what was measured is kept." in words(test)
+    assert "Stopped. Measured and kept: clean of 1 prompt." in words(test)
     (tmp_path / "run" / "run.json").write_text("{}")
     test.run()
     next(button for button in test.button if button.label == "Go on").click().run()
@@ -144,7 +148,9 @@ def test_a_failed_run_shows_its_error(app: Callable[..., AppTest], program: None
     job = start(tmp_path / "run", "wrong")
     until(lambda: not job.alive)
     test.run()
-    assert messages(test) == ["error\\: no such folder wrong"]
+    (message,) = messages(test)
+    assert message.startswith("error\\: no such folder wrong")
+    assert message.endswith("Measured and kept: clean of 1 prompt.")
     assert not messages(go(test, "compare"))
 
 

@@ -50,8 +50,9 @@ USUAL = (
     "draft rows",
     "state first",
     "token lag",
-    "chain +1",
 )
+CHEAP = {"double norm": "double_norm", "chain +1": "chain_position"}
+"""Faults that cost this small drafter less than the audit acts on, and the switches that they are."""
 SOUND = ("eagle3", "eagle3.1", "one-step")
 
 
@@ -59,6 +60,8 @@ def cases():
     """One twin of each class, the others where there is time."""
     found = []
     for twin in TWINS:
+        if twin.name in CHEAP:
+            continue
         variant = "eagle3.1" if twin.needs.get("fc_norm") or twin.name in ("position", "draft rows") else "eagle3"
         assert fits(twin, planted.planted_config(variant))
         marks = [] if twin.name in USUAL else [pytest.mark.slow]
@@ -80,6 +83,15 @@ def test_the_planted_fault_is_named_first(variant, twin):
     sound = Setting(config, weights)
     assert any(mended(choice.apply(found.declared_setting), sound) for choice in first.choices), first.named
     assert found.exit_code == 1
+
+
+@pytest.mark.parametrize(("name", "switch"), [pytest.param(*one, marks=pytest.mark.slow) for one in CHEAP.items()])
+def test_a_fault_that_costs_too_little_is_told_and_not_acted_on(name, switch):
+    made = broken((name,), planted.planted_config("eagle3"), planted.planted_weights("eagle3"), head())
+    found = run(*made, limits=replace(LIMITS, rounds=1), lens=shown((name,)))
+    assert found.outcome == "holds", found.verdict
+    assert "Better beyond chance, by too little to act on: " in found.verdict
+    assert switch in found.verdict
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" and ".join)

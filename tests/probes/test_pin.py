@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -68,7 +69,10 @@ def test_a_carry_that_keeps_its_size_has_nothing_to_pin_though_attention_drifts(
     free = heads[heads["variant"] == FREE].drop(columns="variant").reset_index(drop=True)
     for name in ("pin/fused", "pin/step1"):
         same = heads[heads["variant"] == name].drop(columns="variant").reset_index(drop=True)
-        pd.testing.assert_frame_equal(same, free, check_exact=True)
+        # Chunks follow the memory that is free: sums of float32 terms, one a key, may be taken in another order.
+        rounding = 64 * np.finfo(np.float32).eps
+        np.testing.assert_allclose(same.pop("entropy"), free["entropy"], rtol=rounding)
+        pd.testing.assert_frame_equal(same, free.drop(columns="entropy"), check_exact=True)
     found = pin_figures(steps, heads, resamples=200)
     # Every step repeats the anchor's state, and like attends to like.
     assert found["drift"] == "drift"
