@@ -8,6 +8,7 @@ import torch
 
 from driftscope.captures.capture import Capture
 from driftscope.captures.record import record
+from driftscope.chain.verification import distribution
 from driftscope.chain.verification_rules import Sampling
 from driftscope.target.loops import loop_mask
 from driftscope.target.model import Target
@@ -41,16 +42,16 @@ def sampled_capture(target: Target, greedy: Capture, how: Sampling, new_tokens: 
 
 
 def _sample(target: Target, prompt: list[int], how: Sampling, new_tokens: int, seed: int) -> list[int]:
-    from transformers import GenerationConfig
+    from transformers import GenerationConfig, LogitsProcessorList
 
     eos = sorted(target.eos_ids)
     config = GenerationConfig(
         do_sample=True,
         max_new_tokens=new_tokens,
-        temperature=how.temperature,
-        top_k=how.top_k or 0,
-        top_p=1.0 if how.top_p is None else how.top_p,
-        repetition_penalty=1.0 if how.penalty is None else how.penalty,
+        # All of the sampling is in the processor below, the same as for the rules.
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
         eos_token_id=eos or None,
         pad_token_id=eos[0] if eos else 0,
     )
@@ -61,7 +62,11 @@ def _sample(target: Target, prompt: list[int], how: Sampling, new_tokens: int, s
     try:
         with torch.random.fork_rng([target.device] if target.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            made = target.model.generate(input_ids=ids, attention_mask=torch.ones_like(ids))
+            made = target.model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                logits_processor=LogitsProcessorList([lambda so_far, logits: distribution(logits, how, so_far).log()]),
+            )
     finally:
         target.model.generation_config = own
     found: list[int] = made[0].tolist()

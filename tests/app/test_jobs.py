@@ -150,7 +150,7 @@ def test_a_failed_run_shows_its_error(app: Callable[..., AppTest], program: None
     test.run()
     (message,) = messages(test)
     assert message.startswith("error\\: no such folder wrong")
-    assert message.endswith("Measured and kept: clean of 1 prompt.")
+    assert message.endswith("Measured and kept\\: clean of 1 prompt.")
     assert not messages(go(test, "compare"))
 
 
