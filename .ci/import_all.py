@@ -19,7 +19,8 @@ def expected_files() -> set[str]:
         files |= {f"{target}/{path.relative_to(ROOT / source).as_posix()}" for path in (ROOT / source).rglob("*.py")}
     for folder, ending in (("schemas", "json"), ("templates", "html")):
         files |= {f"driftscope/{folder}/{path.name}" for path in (ROOT / "driftscope" / folder).glob(f"*.{ending}")}
-    return files | {f"driftscope/probes/prompts/{path.name}" for path in (ROOT / "probes/prompts").glob("*.jsonl")}
+    prompts = ROOT / "probes"
+    return files | {f"driftscope/probes/{path.relative_to(prompts).as_posix()}" for path in prompts.rglob("*.jsonl")}
 
 
 def main(wheel: str) -> None:

@@ -95,15 +95,17 @@ def _chain(found: dict[str, Any]) -> list[str]:
     settings = found["settings"]
     rows = []
     for way, about in WAYS.items():
-        warm, cold, singly = found["warm"][way], found["cold"][way], found["cold_singly"].get(way)
+        # Results before the batched script had only the one that continues one prompt at a time.
+        batched = "cold_singly" in found
+        warm, cold = found["warm"][way], found["cold"][way] if batched or way == "ours" else None
+        singly = (found["cold_singly"] if batched else found["cold"]).get(way)
         ours_warm, ours_cold = found["warm"]["ours"], found["cold"]["ours"]
         rows.append(
             [
                 about,
                 f"{warm['cpu']:.1f}",
                 f"{warm['cpu'] / ours_warm['cpu']:.1f}x",
-                f"{cold['cpu']:.1f}",
-                f"{cold['cpu'] / ours_cold['cpu']:.1f}x",
+                *([f"{cold['cpu']:.1f}", f"{cold['cpu'] / ours_cold['cpu']:.1f}x"] if cold else ["not measured", ""]),
                 *([f"{singly['cpu']:.1f}", f"{singly['cpu'] / ours_cold['cpu']:.1f}x"] if singly else ["", ""]),
                 f"{warm['peak']:.0f}",
             ]
@@ -119,9 +121,13 @@ def _chain(found: dict[str, Any]) -> list[str]:
         _table(
             ["way", "warm, CPU s", "warm", "cold, CPU s", "cold", "cold singly, CPU s", "cold singly", "peak MiB"], rows
         ),
-        f"Recording every site costs {seen['nnsight_ratio']:.2f} times the bare chain ({BARE:g} was aimed at). nnsight that"
-        f" hands out every site and reduces nothing already costs {seen['nothing_ratio']:.2f} times; plain"
-        " forward hooks with all"
+        f"Recording every site costs {seen['nnsight_ratio']:.2f} times the bare chain ({BARE:g} was aimed at)."
+        + (
+            f" nnsight that hands out every site and reduces nothing already costs {seen['nothing_ratio']:.2f} times;"
+            if "nothing_ratio" in seen
+            else ""
+        )
+        + " plain forward hooks with all"
         f" reductions cost {seen['hooks_ratio']:.2f} times. At this width the rest cannot be had: a step reads"
         " every site once more, makes"
         " one softmax over the draft vocabulary and some 150 operations on tensors of a few thousand numbers,"
