@@ -79,6 +79,16 @@ def onset(run: Mapping[str, Any], name: str) -> str:
     return f"step {value}" if isinstance(value, int) else str(value)
 
 
+def effect(pair: Mapping[str, Any], quantity: str, switch: str, direction: str) -> Figure:
+    """The effect of a switch in the 2 x 2. Raises ValueError where its direction is not the one that the page states."""
+    quantities = pair["comparison"]["comparison"]["quantities"]
+    effects = next(part["effects"] for part in quantities if part["name"] == quantity)
+    found = next(part for part in effects if part["effect"] == switch and not part["given"])
+    if found["direction"] != direction:
+        raise ValueError(f"{quantity}: the effect of {switch} is {found['direction']!r}, the page says {direction!r}")
+    return dict(found)
+
+
 def environment() -> jinja2.Environment:
     """Templates in which an unknown name is an error."""
     made = jinja2.Environment(
@@ -90,7 +100,7 @@ def environment() -> jinja2.Environment:
         autoescape=False,
     )
     made.filters |= {"number": number, "signed": signed, "share": share, "between": between, "onset": onset}
-    made.globals |= {"step": step, "training": trainings()}
+    made.globals |= {"step": step, "effect": effect, "training": trainings()}
     made.globals |= {name: results(folder) for name, folder in SOURCES.items()}
     return made
 

@@ -18,7 +18,7 @@ _GIVEN = {WITHOUT: "without FC-norm", WITH: "with it", PRE: "under the pre-norm 
 def headline(design: Design, compared: Sequence[Compared], runs: Sequence[str]) -> str:
     """The answer in one or two sentences."""
     if design.kind == "factorial":
-        first = _cost(compared)
+        first = cost_answer(compared)
         rest = [
             part for part in compared if not first or part.quantity.name.removeprefix("cost_") not in (COST, *PATHS)
         ]
@@ -89,8 +89,15 @@ def _list_of(moved: dict[str, list[str]]) -> str:
     return listed(clauses) if clauses else ""
 
 
-def _cost(compared: Sequence[Compared]) -> str:
-    """What drift costs in the four, and which switch changes that, through which path; "" where it was not measured in all."""
+def cost_answer(compared: Sequence[Compared]) -> str:
+    """What drift costs in the four of a 2 x 2, and which switch changes that, through which path.
+
+    Args:
+        compared: The quantities of a comparison.
+
+    Returns:
+        Sentences that end with a stop; "" where it was not measured in all four, or without intervals.
+    """
     by_name = {part.quantity.name: part for part in compared}
     cost = by_name.get(COST)
     if cost is None or not cost.values:
@@ -113,18 +120,23 @@ def _cost_clause(name: str, cost: Compared, by_name: dict[str, Compared]) -> str
     if joint.direction != "none" and any(effect.direction in ("up", "down") for effect in simple):
         told = [f"{change(cost, effect)} {_GIVEN[effect.given]}" for effect in simple]
         return f"{label} changes that {listed(told)}"
+    paths = _paths(name, by_name)
     if main.direction not in ("up", "down"):
-        return f"no effect of {label} on it can be told ({change(cost, main, bare=True)})"
+        untold = f"no effect of {label} on it can be told ({change(cost, main, bare=True)})"
+        return f"{untold}, though it changes what is lost {listed(paths)}" if paths else untold
     verb = "raises" if main.direction == "up" else "lowers"
-    paths = [
-        f"{words} ({plain(effect.interval.mean, 2, sign=True)})"
-        for path, words in PATHS.items()
-        if (part := by_name.get(f"cost_{path}"))
-        and (effect := _alike(part, name))
-        and effect.direction == main.direction
+    return f"{label} {verb} that by {_size(main)}{f', {listed(paths)}' if paths else ''}"
+
+
+def _paths(name: str, by_name: dict[str, Compared]) -> list[str]:
+    """What one switch does to each path's part of the cost, where its interval excludes 0: `through attention (+0.06)`."""
+    effects = ((words, by_name.get(f"cost_{path}")) for path, words in PATHS.items())
+    told = ((words, _alike(part, name)) for words, part in effects if part is not None)
+    return [
+        f"through {words} ({plain(effect.interval.mean, 2, sign=True)})"
+        for words, effect in told
+        if effect is not None and effect.direction in ("up", "down")
     ]
-    through = f", through {listed(paths)}" if paths else ""
-    return f"{label} {verb} that by {_size(main)}{through}"
 
 
 def _size(effect: Effect) -> str:

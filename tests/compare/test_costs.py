@@ -90,6 +90,27 @@ def test_no_effect_on_the_cost_is_said(tmp_path: Path) -> None:
     assert "; no effect of FC-norm on it can be told (+0.00" in found
 
 
+def test_a_switch_that_moves_the_cost_to_another_path_is_said_to(tmp_path: Path) -> None:
+    """FC-norm takes a loss through the state away and brings one through attention: the cost stays, its path does not."""
+    runs = [
+        write_drafter(
+            tmp_path / name,
+            BASE,
+            shards=cost_shards({"state": 0.02 if fc else 0.3, "pattern": 0.3 if fc else 0.02}, unknown=0.3, seed=place),
+            fc_norm=fc,
+            carry="post" if post else "pre",
+        )
+        for place, (name, (fc, post)) in enumerate(CORNERS.items())
+    ]
+    answer = compare(runs, resamples=400).headline.split(". ")[1]
+    post, fc = answer.split("; ")
+    assert post.startswith("No effect of post-norm on it can be told")
+    assert "though" not in post
+    assert fc.startswith("no effect of FC-norm on it can be told")
+    assert "though it changes what is lost through the carried state (-0.2" in fc
+    assert "and through attention (+0.2" in fc
+
+
 def test_the_paths_add_up_and_the_lengths_are_those_planted(four: Comparison) -> None:
     for run in four.runs:
         parts = [quantity(four, f"cost_{name}").values[run].mean for name in ("state", "pattern", "values")]
