@@ -149,7 +149,7 @@ def _capture(found: dict[str, Any]) -> list[str]:
 
 def _drift_cost(found: dict[str, Any]) -> list[str]:
     names = {
-        "default": "the first 16 anchors",
+        "default": "16 anchors",
         "split_state": "`cost.split_state=true`",
         "all_anchors": "`cost.anchors=all`",
     }

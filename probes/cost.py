@@ -119,11 +119,13 @@ class CostProbe:
     shard: str = "cost"
     record = RECORD
     anchors: int | Literal["all"] = 16
-    """The first so many of each prompt, so that they are consecutive."""
+    """So many of each prompt, evenly over its continuation: a sample of all. A served walk needs all, or `spread=False`."""
     depth: int | None = None
     """Steps; None is the depth of the run."""
     split_state: bool = False
     """Direction and RMS of the state apart."""
+    spread: bool = True
+    """False: the first anchors of each prompt, which are consecutive and near the prompt."""
     feed: Literal["text", "drafted"] = "text"
     """What the recorded and the patched chains embed."""
 
@@ -137,7 +139,7 @@ class CostProbe:
         return ()
 
     def variants(self, pair: Pair) -> list[Variant]:
-        common: dict[str, Any] = {"anchors": self.anchors, "depth": self.depth}
+        common: dict[str, Any] = {"anchors": self.anchors, "spread": self.spread, "depth": self.depth}
         if not pair.config.carries:
             return [Variant(variant_of(name), "clean", common) for name in (OWN, REAL)]
         common["feed"] = self.feed
@@ -150,7 +152,7 @@ class CostProbe:
 
     def measure(self, subject: Subject) -> dict[str, pd.DataFrame]:
         from driftscope.chain.patched_chains import patched_chains
-        from driftscope.probes.stacked import first_anchors
+        from driftscope.probes.stacked import first_anchors, spread_anchors
         from driftscope.runs.patched_rows import patched_rows, rejection_rows
 
         depth, settings = self.depth or subject.settings.depth, subject.settings
@@ -158,7 +160,8 @@ class CostProbe:
             raise DriftscopeError(
                 f"probe cost asks for {depth} steps, anchors have {settings.horizon} ahead: raise --horizon"
             )
-        narrow = first_anchors(subject, None if self.anchors == "all" else self.anchors)
+        chosen = spread_anchors if self.spread else first_anchors
+        narrow = chosen(subject, None if self.anchors == "all" else self.anchors)
         chains = patched_chains(narrow, depth, split_state=self.split_state, feed=self.feed)
         tables = {"anchors": patched_rows(narrow, chains, self.feed)}
         # Without final states that confirm the text nothing tells what is rejected.

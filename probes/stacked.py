@@ -18,12 +18,22 @@ Steps = list[dict[str, Tensor]]
 def first_anchors(subject: Subject, count: int | None) -> Subject:
     """The same prompt with its first `count` anchors (None: all of them), no more than it has; text and prefix pass are
     shared. They are consecutive, so that rounds can be walked over them."""
+    return _narrowed(subject, count, spread=False)
+
+
+def spread_anchors(subject: Subject, count: int | None) -> Subject:
+    """As `first_anchors`, evenly over the continuation: a sample of all anchors. Within the first anchors of a run that has only
+    these."""
+    return _narrowed(subject, count, spread=subject.settings.anchors is None or subject.settings.spread)
+
+
+def _narrowed(subject: Subject, count: int | None, *, spread: bool) -> Subject:
     settings = subject.settings
     if settings.anchors is not None:
         count = settings.anchors if count is None else min(count, settings.anchors)
-    if (count, False) == (settings.anchors, settings.spread):
+    if (count, spread) == (settings.anchors, settings.spread) or (count is None and not settings.spread):
         return subject
-    narrow = replace(subject, settings=replace(settings, anchors=count, spread=False))
+    narrow = replace(subject, settings=replace(settings, anchors=count, spread=spread))
     narrow.text, narrow.passed = subject.text, subject.passed
     return narrow
 

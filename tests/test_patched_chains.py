@@ -184,6 +184,20 @@ def test_chunks_change_nothing(name: str) -> None:
         assert_same(parts.prob, whole.prob, size=1)
 
 
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("budget", [None, 1])
+def test_anchors_that_stand_apart_draft_what_they_do_among_all(name: str, budget: int | None) -> None:
+    drafter = CASES[name]()
+    every, few = made_subject(drafter), made_subject(drafter, anchors=3, spread=True, budget=budget)
+    assert not few.consecutive
+    whole, part = (patched_chains(subject, DEPTH, split_state=True) for subject in (every, few))
+    place = torch.searchsorted(every.anchors, few.anchors)
+    assert torch.equal(part.drafted, whole.drafted[:, place])
+    assert torch.equal(part.text, whole.text[place])
+    assert torch.equal(part.rank, whole.rank[place])
+    assert_same(part.prob, whole.prob[place], size=1)
+
+
 BLOCKS = {
     "DFlash": lambda: tiny.drafter(BLOCK, tiny.weights(BLOCK)),
     "P-EAGLE": lambda: eagle3(carry="none", mask_token_id=5),

@@ -48,7 +48,7 @@ class PatchedChains:
 
 
 def patched_chains(subject: Subject, depth: int, *, split_state: bool = False, feed: Feed = "text") -> PatchedChains:
-    """Every patch (`driftscope.chain.patches.patches`) on all anchors of the subject, which follow each other.
+    """Every patch (`driftscope.chain.patches.patches`) on all anchors of the subject.
 
     A drafter that carries nothing has no parts to patch: its rows without drafting are step 1 at the later anchors. Recorded rows
     and scores stay within the budget of the settings; results do not depend on the chunks. Raises EndsError where all own is not
@@ -61,9 +61,10 @@ def patched_chains(subject: Subject, depth: int, *, split_state: bool = False, f
     row = config.num_layers * config.num_heads * rows * 4
 
     def run(budget: int) -> PatchedChains:
-        # Half for what is recorded, a row of every step and a real one for each anchor and `depth` more; half for the chains.
+        # Half for what is recorded, a row of every step and a real one for each place ahead; half for the chains.
         half = budget // 2
-        size = max(1, (half // row - depth) // (depth + 1))
+        apart = 1 if subject.consecutive else depth
+        size = max(1, (half // row - depth) // (depth + apart))
         return _joined([_Stretch(subject, part, depth, half).run(wanted, feed) for part in subject.anchors.split(size)])
 
     return with_budget(subject.budget, run, "recorded attention")
@@ -87,7 +88,7 @@ def _at_once(subject: Subject, depth: int, budget: int) -> PatchedChains:
 
 @dataclass
 class _Stretch:
-    """Consecutive anchors whose recorded rows are held at once."""
+    """Anchors whose recorded rows are held at once."""
 
     subject: Subject
     anchors: Int[Tensor, " anchor"]
@@ -97,9 +98,9 @@ class _Stretch:
     def __post_init__(self) -> None:
         self.drafter, device = self.subject.pair.drafter, self.anchors.device
         steps = torch.arange(self.depth, device=device)
-        self.later = torch.arange(int(self.anchors[0]), int(self.anchors[-1]) + self.depth, device=device)
-        self.ahead = torch.arange(len(self.anchors), device=device)[:, None] + steps
-        """Place among `later` of the real row of each anchor and step."""
+        # Anchors that stand less than `depth` apart share the rows ahead of them.
+        self.later, self.ahead = torch.unique(self.anchors[:, None] + steps, return_inverse=True)
+        """Anchors of the real rows, and the place among them of that of each anchor and step."""
         self.text = self.subject.text.token_ids[self.anchors[:, None] + 2 + steps]
 
     def run(self, wanted: Sequence[Patch], feed: Feed) -> PatchedChains:
@@ -119,7 +120,7 @@ class _Stretch:
             self.depth,
             feed,
             Tokens(known.flatten(0, 1).T),
-            interventions=self._exchanges(wanted, OwnRows(own), RealRows(real, self.anchors)),
+            interventions=self._exchanges(wanted, OwnRows(own), RealRows(real, self.anchors, self.ahead)),
         )
         top = _over_steps(found, "top").view(known.shape)
         tie = self._ties(found, known, "a patched chain that stands for an undisturbed one", feed)

@@ -104,14 +104,16 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class RealRows:
-    """Step 1 of the chains at consecutive anchors: row i is that of the first anchor + i."""
+    """Step 1 of the chains at the later anchors."""
 
     rows: dict[str, Tensor]
     anchors: Int[Tensor, " anchor"]
     """Of the chains that are patched."""
+    ahead: Int[Tensor, "anchor step"]
+    """Which of the rows stands where an anchor's chain is at a step."""
 
     def at(self, site: str, step: int, index: Int[Tensor, " row"], keys: int) -> Tensor:
-        row = index + step - 1
+        row = self.ahead[index, step - 1]
         if not site.endswith(".attention"):
             return self.rows[site][row]
         weights = self.rows[f"{site}.far"][row]

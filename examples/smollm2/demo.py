@@ -32,8 +32,6 @@ DRAFTERS = ("eagle3", "fc-norm", "post-norm", "eagle3.1")
 """The 2 x 2 of the two fixes."""
 TWIN = "eagle3-cold"
 """`eagle3` from random weights at the start: as many accepted tokens, without the drift of its attention."""
-ANCHORS = 48
-"""Of each prompt, at which the cost of drift is measured: with the usual 16 no interval of these small costs excludes 0."""
 PATHS = ("state", "pattern", "values")
 
 
@@ -64,9 +62,7 @@ def conclude(runs: list[Run], answer: str, console: Console) -> None:
     if not table.row_count:
         return
     console.rule("what drift costs")
-    console.print(
-        f"Accepted tokens a chain, at the first {ANCHORS} anchors of each prompt, with 95% intervals over prompts."
-    )
+    console.print("Accepted tokens a chain, at 16 anchors of each prompt, with 95% intervals over prompts.")
     console.print(table)
     if answer:
         console.print(f"Of these, {answer}")
@@ -92,7 +88,6 @@ def main() -> int:
                     prompts=args.prompts,
                     out=out,
                     resume=out.exists(),
-                    options={"cost.anchors": ANCHORS},
                     progress=progress,
                 )
             assessment = assess(run)

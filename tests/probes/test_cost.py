@@ -20,6 +20,7 @@ from driftscope.errors import DriftscopeError
 from driftscope.figures import cost_figures, rejection_figures
 from driftscope.probes.cost import PROBE, CostProbe
 from driftscope.probes.options import configured
+from driftscope.probes.stacked import spread_anchors
 from driftscope.runs.schema import tables as all_tables
 from tests import tiny
 from tests.plain_chain import grown_text
@@ -206,7 +207,7 @@ def planted_ends(cut: set[int], wrong: set[int], ties: dict[int, set[int]]) -> t
         subject.capture.near_tie[[place - 1 for place in ties.get(number, ())]] = True
         parts.append(PROBE.measure(subject))
         ids = subject.capture.token_ids.tolist()
-        for anchor in subject.anchors[:16].tolist():
+        for anchor in spread_anchors(subject, 16).anchors.tolist():
             ahead = range(anchor + 2, anchor + 2 + planted.SETTINGS.depth)
             end = next((place for place in ahead if ids[place] in cut | wrong), None)
             if end is not None:
@@ -275,6 +276,15 @@ def test_options() -> None:
     pair = planted.from_state()
     anchors = [len(CostProbe(anchors=n).measure(planted.subject(pair))["rejections"]) for n in (4, "all")]
     assert anchors == [4, len(planted.subject(pair).anchors)]
+    every = planted.subject(pair).anchors.tolist()
+    chosen = {
+        spread: CostProbe(anchors=4, spread=spread).measure(planted.subject(pair))["rejections"]["anchor"].tolist()
+        for spread in (True, False)
+    }
+    assert chosen[False] == every[:4]
+    assert chosen[True][0] > every[0]
+    assert len({*chosen[True]} & {*every}) == 4
+    assert set_to(spread="false").spread is False
     names = [variant.name for variant in PROBE.variants(pair)]
     assert names[0] == "cost/own"
     assert names[-1] == "cost/real"
