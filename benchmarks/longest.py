@@ -2,7 +2,7 @@
 
     python benchmarks/longest.py CHECKPOINT --target TARGET [--max-new-tokens 64] [-o longest.json]
 
-The prompt is the shipped ones, one after the other, cut where the target's context leaves room for the continuation. CPU
+The prompt is the shipped ones, one after the other, as far as the target's context leaves room for a last one and its answer. CPU
 seconds and peak memory above the loaded pair: first the capture, then prefix pass and chains of all anchors, observed.
 """
 
@@ -38,7 +38,9 @@ def benchmark(checkpoint: str, target: str | None, new_tokens: int, threads: int
     ids: list[int] = []
     while len(ids) < longest - new_tokens:
         ids += [token for prompt in kept for token in prompt.token_ids]
-    prompt = dataclasses.replace(kept[0], id="longest", token_ids=tuple(ids[: longest - new_tokens]))
+    # A whole question at the end: behind a text that is cut off, the target stops at once.
+    last = max(kept, key=lambda prompt: len(prompt.token_ids) if prompt.category == "chat" else 0).token_ids
+    prompt = dataclasses.replace(kept[0], id="longest", token_ids=(*ids[: longest - new_tokens - len(last)], *last))
     made: list[Capture] = []
     first = measured(lambda: made.extend(_captured(pair, prompt, new_tokens)))
     settings = Settings(depth=DEPTH, horizon=DEPTH)

@@ -94,9 +94,10 @@ SERVED = {
         "eagle3.1": (
             "right", "carry", "no-fc-norm", "aux-plus-1", "aux-minus-1", "rope-10000", "rope-1e6", "no-map", "target-4-bit",
         ),
-        "eagle3": ("right", "carry", "aux-plus-1", "aux-minus-1", "rope-10000", "no-map"),
-        "fc-norm": ("right", "carry", "no-fc-norm"),
-        "post-norm": ("right", "carry"),
+        "eagle3": ("right", "carry", "aux-plus-1", "rope-10000", "no-map"),
+        "fc-norm": ("right", "carry", "no-fc-norm", "aux-plus-1", "no-map"),
+        "post-norm": ("right", "carry", "aux-minus-1", "no-map"),
+        "eagle3-cold": ("right", "carry", "no-map"),
     },
     "others": {
         "eagle3.1": ("right", "carry", "no-fc-norm", "aux-plus-1"),
