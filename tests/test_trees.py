@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
-from driftscope.chain.chain import Chain, chain_inputs
+from driftscope.chain.chain import Chain, Text, chain_inputs
 from driftscope.chain.prefix import prefix_pass
 from driftscope.chain.tree import Trees, grow
 from driftscope.chain.tree_shape import PRESETS, TreeShape, chain_shape, static_shape, tree_shape
+from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.config import DrafterConfig
-from driftscope.drafter import Drafter
+from driftscope.drafter import Drafter, build_drafter
 from driftscope.errors import DriftscopeError
 from tests import tiny
+from tests.double import doubled
 from tests.plain_chain import Plain, Step, grown_text
+from tests.test_parity import Golden
 
 KINDS = {
     "eagle3": {},
@@ -185,3 +192,47 @@ def test_likelihoods_are_products_of_probabilities() -> None:
     assert (trees.score <= 0).all()
     child = trees.parent[0] >= 0
     assert (trees.score[0][child] <= trees.score[0][trees.parent[0][child]]).all()
+
+
+PEERS = sorted((Path(__file__).parent / "golden" / "trees").glob("*.safetensors"))
+
+
+@pytest.mark.numeric("plain")
+@pytest.mark.parametrize("path", PEERS, ids=lambda path: path.stem)
+def test_nodes_are_those_that_the_peer_verifies(path: Path, tmp_path: Path) -> None:
+    """EAGLE-2's own code on the same weights; made by tests/golden/make_trees.py."""
+    with safe_open(path, "pt") as file:
+        about, tokens, parents = file.metadata(), file.get_tensor("tokens"), file.get_tensor("parents")
+    golden = Golden.load(path.parents[1] / f"{about['checkpoint']}.safetensors")
+    shape = TreeShape("tree", int(about["steps"]), int(about["topk"]), int(about["nodes"]))
+    save_file(golden.stored, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(golden.config))
+    opened = open_checkpoint(tmp_path, overrides=golden.overrides)
+    with doubled():
+        drafter = build_drafter(
+            opened.config,
+            opened.weights,
+            target_embedding=golden.tensors.get("embedding", torch.zeros(opened.config.vocab_size, 16)).float(),
+            target_head=golden.tensors["head"].float(),
+        )
+        # All of it is continuation, so that the first anchor, which has no prefix, is among those compared.
+        text = Text(golden.tensors["token_ids"].long(), 1, golden.tensors["features"].float())
+        anchors = torch.arange(len(tokens))
+        prefix = prefix_pass(drafter, text, drafter.windows, sinks=(), horizon=4).prefix
+        trees = grow(
+            drafter, chain_inputs(text, prefix, drafter.windows, anchors=anchors, depth=1, feed="drafted"), shape
+        )
+
+    def wanted(place: int, node: int) -> tuple[int, ...]:
+        return () if node < 0 else (*wanted(place, int(parents[place, node])), int(tokens[place, node]))
+
+    for place in range(len(tokens)):
+        paths = {wanted(place, node) for node in range(shape.nodes)}
+        assert len(paths) == shape.nodes
+        assert set(paths_of(trees, place, shape.nodes)) == paths
+    # They are trees: some branch and some are deep.
+    assert len({tuple(row) for row in parents.tolist()}) > 1
+
+
+def test_a_peer_s_trees_are_there() -> None:
+    assert PEERS
