@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -94,6 +95,10 @@ def reset_peak(device: str = "cpu") -> float:
         finish(device)
         torch.cuda.reset_peak_memory_stats(device)
         return peak(device)
+    gc.collect()
+    # Pages that were freed but are still held would hide what is asked for anew.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return peak()
