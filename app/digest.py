@@ -23,7 +23,7 @@ from driftscope.runs.summary import counts
 from driftscope.show.report.content import RunPart
 
 Digest = dict[str, Any]
-_FORM = 3
+_FORM = 4
 """Goes into every key: raise it when a digest holds something else than before."""
 _COST = ("actual", "undrifted", "cost", "share", "depth", "anchors", "prompts", "served")
 
@@ -45,6 +45,7 @@ def digest(run: Run, part: RunPart) -> Digest:
         "served": summary["acceptance_length"].get("served"),
         "steps": len(summary["steps"]),
         "prompts": counts(run)["prompts"],
+        "left_out": [str(why) for why in run.left_out.values()],
     }
 
 

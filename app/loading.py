@@ -29,6 +29,19 @@ def open_run(entry: Entry) -> Run:
     return _run(str(entry.folder), signature(entry.folder))
 
 
+def damage(run: Run) -> str:
+    """What of a run cannot be read and is left out, in a line; "" where all of it can."""
+    if not run.left_out:
+        return ""
+    count, (shard, why) = len(run.left_out), next(iter(run.left_out.items()))
+    what = (
+        f"{shard.parent.name}/{shard.name}"
+        if count == 1
+        else f"{count} shards, the first {shard.parent.name}/{shard.name},"
+    )
+    return f"Damaged and left out: {what} ({why})."
+
+
 def computed(what: Callable[..., Any], entries: Sequence[Entry], *options: Any) -> Any:
     """`what(runs, *options)`, computed once while the runs stay the same. Options must be plain values."""
     keys = tuple((str(entry.folder), signature(entry.folder)) for entry in entries)
@@ -73,7 +86,9 @@ def kept(what: Callable[[Runs], Digest], entries: Sequence[Entry]) -> Digest:
 
 @st.cache_resource(max_entries=6, show_spinner="reading the run")
 def _run(folder: str, signature: str) -> Run:
-    return Run.open(folder)
+    run = Run.open(folder)
+    run.leave_out_damaged()
+    return run
 
 
 @st.cache_data(max_entries=300, show_spinner="computing figures")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -71,7 +72,7 @@ def _lines(known: Sequence[Entry], pending: bool, until: float) -> None:
         selection_default={"selection": {"rows": chosen}},
         key=f"runs-{shown}-{chosen}",
         placeholder=NOT_MEASURED,
-        column_config=_columns(frame, any("problem" in (part or {}) for part in found)),
+        column_config=_columns(frame, any("problem" in (part or {}) or (part or {}).get("left_out") for part in found)),
     )
     picked = event["selection"]["rows"]
     if picked and picked != chosen:
@@ -93,7 +94,7 @@ def line(entry: Entry, found: Digest | None) -> dict[str, Any]:
         if found is None
         else plain(RuntimeError(problem)).replace("\\", "")
         if problem
-        else severity(told).words,
+        else f"{_damaged(told)}{severity(told).words}",
         "cost": _mean(cost.get("cost")),
         "growth": _mean(told.get("growth")),
         "displaced": _mean(told.get("displacement")),
@@ -105,6 +106,16 @@ def line(entry: Entry, found: Digest | None) -> dict[str, Any]:
         "findings": ", ".join(told.get("codes", ())),
         "target": entry_target(entry),
     }
+
+
+def _damaged(told: Digest) -> str:
+    """What stands before the verdict of a run of which shards are left out."""
+    why = told.get("left_out", ())
+    return (
+        f"{len(why)} damaged, left out ({Path(why[0].split(': ')[0].removeprefix('cannot read ')).name}); "
+        if why
+        else ""
+    )
 
 
 def _columns(frame: pd.DataFrame, broken: bool) -> dict[str, Any]:

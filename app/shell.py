@@ -12,7 +12,7 @@ import streamlit as st
 from driftscope.app import jobs, links, swatches
 from driftscope.app.cards import escaped
 from driftscope.app.library import Entry, find_runs, given_paths
-from driftscope.app.loading import digest_of
+from driftscope.app.loading import damage, digest_of, open_run
 from driftscope.app.square import corners
 from driftscope.errors import DriftscopeError, RunError
 
@@ -75,7 +75,8 @@ def _first(found: Sequence[Entry]) -> Entry:
     """What an address without a run opens: of a 2 x 2 the run without either switch, else the newest; never a broken one."""
     started = [entry for entry in found if entry.info is not None and measured(entry)]
     for entry in started:
-        if "problem" in (digest_of(entry) or {}):
+        told = digest_of(entry) or {}
+        if "problem" in told or told.get("left_out"):
             continue
         four = corners(started, {}, entry)
         corner = four[0] if four else entry
@@ -104,6 +105,9 @@ def current() -> Entry:
     entry: Entry = st.session_state[_CURRENT]
     if entry.info is None:
         raise RunError(entry.problem)
+    told = damage(open_run(entry))
+    if told:
+        st.warning(plain(RunError(told)), icon=":material/broken_image:")
     return entry
 
 

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from driftscope.errors import RunError
 from driftscope.files.json import json_object
-from driftscope.runs.parquet import write_table
+from driftscope.runs.parquet import read_columns, write_table
 from driftscope.runs.schema import SCHEMA_VERSION, RunInfo, table_named
 from driftscope.runs.table_cache import HeldTable
 
@@ -47,6 +47,8 @@ class RunFolder:
         self.folder = folder
         self.info = info
         self._tables: dict[tuple[str, str | None], HeldTable] = {}
+        self.left_out: dict[Path, str] = {}
+        """Shards that are read past, and why: `leave_out_damaged`."""
 
     @classmethod
     def create(cls, folder: str | Path, **meta: Any) -> Self:
@@ -142,6 +144,20 @@ class RunFolder:
             if not shard.exists():
                 raise RunError(f"cannot write {shard}: {_reason(error)}; {_KEEPS}") from error
 
+    def leave_out_damaged(self) -> None:
+        """Read past shards of which a file cannot be opened, as if they had not been measured; `left_out` names them.
+
+        Only ends of files are looked at: damage amid the data is told when that is read.
+        """
+        for shard in self._shards(None):
+            for file in sorted(shard.glob("*.parquet")):
+                try:
+                    read_columns(file, table_named(file.stem), ())
+                except RunError as error:
+                    self.left_out[shard] = str(error)
+                    break
+        self._tables.clear()
+
     def done(self, probe: str, prompt_id: str) -> bool:
         """Whether this probe has its shard of this prompt."""
         return self._shard(probe, prompt_id).is_dir()
@@ -149,7 +165,8 @@ class RunFolder:
     @property
     def probes(self) -> list[str]:
         """Names under which shards are stored."""
-        return [folder.name for folder in _folders(self.folder / "shards") if _folders(folder)]
+        found = _folders(self.folder / "shards")
+        return [folder.name for folder in found if any(shard not in self.left_out for shard in _folders(folder))]
 
     def prompts_done(self, probe: str) -> int:
         """How many prompts have a shard of this probe."""
@@ -180,7 +197,7 @@ class RunFolder:
     def _shards(self, probe: str | None) -> list[Path]:
         shards = self.folder / "shards"
         probes = _folders(shards) if probe is None else [shards / _file_name(probe)]
-        return [shard for folder in probes for shard in _folders(folder)]
+        return [shard for folder in probes for shard in _folders(folder) if shard not in self.left_out]
 
     def _files(self, name: str, shards: Sequence[Path]) -> list[Path]:
         files = (shard / f"{name}.parquet" for shard in shards)

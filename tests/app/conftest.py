@@ -123,6 +123,11 @@ def messages(test: AppTest) -> list[str]:
     return [element.value for element in test.error]
 
 
+def warned(test: AppTest) -> list[str]:
+    """Warnings on the page."""
+    return [str(element.value).replace("\\", "") for element in test.warning]
+
+
 def words(test: AppTest) -> str:
     """Everything that is written on the page, Markdown's escapes taken out."""
     parts = [*test.markdown, *test.caption, *test.title, *test.header, *test.subheader, *test.info, *test.warning]
