@@ -45,7 +45,7 @@ def _points(part: pd.DataFrame, width: int) -> Chart:
     base = alt.Chart(rows).encode(y=alt.Y("label:N", sort=order, title=None))
     value = alt.X("mean:Q", title=name, scale=alt.Scale(zero=False))
     points = base.mark_point(filled=True, size=46, opacity=1).encode(x=value, tooltip=hover(rows, name))
-    bars = base.mark_rule().encode(x=alt.X("low:Q", title=name), x2=alt.X2("high:Q"))
+    bars = base.mark_rule(style="interval").encode(x=alt.X("low:Q", title=name), x2=alt.X2("high:Q"))
     return layered(bars, points, width=width, height=max(60, 22 * len(order)))
 
 

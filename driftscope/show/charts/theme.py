@@ -73,6 +73,8 @@ def theme(name: ThemeName) -> dict[str, Any]:
             "frame": "group",
             "offset": 8,
         },
+        # Vega's own black is not seen on a dark page.
+        "rule": {"color": ink},
         "style": {
             "onset-rule": {"color": soft, "strokeDash": [4, 3], "strokeWidth": 1.2},
             "onset-label": {"color": ink, "fontSize": 11, "fontWeight": "normal"},
