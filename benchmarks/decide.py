@@ -34,9 +34,9 @@ PLACES = ("run", "checkpoint", "target")
 
 
 def decided(runs: list[Run], serve: int, threads: int) -> dict[str, Any]:
-    """The plan of the first run that holds acceptance, with the rules of the one that holds them, and the proof."""
+    """The plan of the run that holds trees, with the rules of the one that holds them, and the proof."""
     torch.set_num_threads(threads)
-    run = next(one for one in runs if "acceptance" in one.probes)
+    run = next(one for one in runs if "trees" in one.probes)
     rules = next((one for one in runs if "rules" in one.probes), None)
     drafts = read_drafts(run, None)
     with stderr_progress() as progress:

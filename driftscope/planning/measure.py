@@ -18,7 +18,7 @@ from driftscope.planning.clock import clock
 from driftscope.planning.costs import BatchCost, CostModel
 from driftscope.planning.kv import CachedTarget
 
-REPEATS = 5
+REPEATS = 9
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Sizes:
 def measure_costs(
     pair: Pair, sizes: Sizes, repeats: int = REPEATS, tell: Callable[[str], None] | None = None
 ) -> CostModel:
-    """The median of `repeats` timings of every size, after one to warm up.
+    """The median of `repeats` timings of every size, after one to warm up. The sizes of a batch take turns, so that a machine that
+    slows down slows all of them.
 
     The target runs with a KV cache of `context` tokens and makes logits for every row, as verification needs them. Drafter steps
     run over as many chains as the batch has requests; those share one prefix here, whose keys an engine would read once a request.
@@ -54,10 +55,11 @@ def measure_costs(
             if tell is not None:
                 tell(f"timing batch {batch}")
             own = cached.copies(batch)
-            target = {rows: _median(partial(_verify, own, batch, rows), repeats, now) for rows in sizes.rows}
+            verify = {rows: partial(_verify, own, batch, rows) for rows in sizes.rows}
             draft = drafter_run(pair, batch, sizes.context, sizes.depth)
+            *target, drafted = _medians([*verify.values(), draft], repeats, now)
             steps = sizes.depth if pair.config.carries else 1
-            costs.append(BatchCost(batch, _median(draft, repeats, now) / steps, target))
+            costs.append(BatchCost(batch, drafted / steps, dict(zip(verify, target, strict=True))))
     told = f"measured on {device} in {str(pair.target.dtype).removeprefix('torch.')}, {sizes.context} tokens of context, in {read}"
     about = {"context": sizes.context, "repeats": repeats, "threads": torch.get_num_threads()}
     return CostModel("measured", told, tuple(costs), not pair.config.carries, about)
@@ -98,13 +100,15 @@ def _verify(cached: CachedTarget, batch: int, rows: int) -> None:
     cached.drop(rows)
 
 
-def _median(work: Callable[[], Any], repeats: int, now: Callable[[], float]) -> float:
-    taken: list[float] = []
+def _medians(works: Sequence[Callable[[], Any]], repeats: int, now: Callable[[], float]) -> list[float]:
+    """Of each of them, in turns; a first round does not count."""
+    taken: list[list[float]] = [[] for _ in works]
     for _ in range(repeats + 1):
-        begun = now()
-        work()
-        taken.append(now() - begun)
-    return statistics.median(taken[1:])
+        for work, times in zip(works, taken, strict=True):
+            begun = now()
+            work()
+            times.append(now() - begun)
+    return [statistics.median(times[1:]) for times in taken]
 
 
 def rows_needed(longest: int, nodes: Sequence[int] = ()) -> tuple[int, ...]:
