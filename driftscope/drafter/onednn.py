@@ -1,6 +1,6 @@
 """Weights in the blocked layout of torch's oneDNN, which otherwise reorders a weight for every product anew.
 
-@WORTH@
+What that is worth is measured by benchmarks/arithmetic.py.
 Half-precision weights are packed as they are where the CPU multiplies such numbers, else as float32.
 """
 

@@ -2,6 +2,7 @@
 
 python examples/smollm2/results.py                       # all drafters, the default probes
 python examples/smollm2/results.py eagle3 --probes all
+python examples/smollm2/results.py --add pin,depth,layers # these beside what the results hold, from runs of their own
 
 What drift costs is measured at every anchor, where the demo takes 16 of each prompt. Runs are kept in --runs and gone on
 with, so that the work can be stopped and repeated. Each file names the commit, the
@@ -79,6 +80,16 @@ def content(run: Run) -> dict[str, Any]:
     return {"made": {**provenance(), "seed": run.info.settings["seed"]}, "run": told, "probes": probe_figures(run)}
 
 
+def added(name: str, run: Run, probes: Sequence[str]) -> dict[str, Any]:
+    """The results that there are, with the figures of further probes and what those were made with."""
+    held: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    figures = probe_figures(run)
+    made = {**provenance(), "seed": run.info.settings["seed"]}
+    held["probes"] |= {probe: figures[probe] for probe in probes}
+    held["made_later"] = {**held.get("made_later", {}), **dict.fromkeys(probes, made)}
+    return held
+
+
 def write(name: str, made: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -95,7 +106,18 @@ def main() -> None:
     parser.add_argument("--target", type=Path, default=Path("build/target"), help="made on first use")
     parser.add_argument("--runs", type=Path, default=Path("runs/results"))
     parser.add_argument("--probes", default="default", help="names with commas, or all")
+    parser.add_argument(
+        "--add", default="", help="probes with commas, measured apart and put into the results that there are"
+    )
     args = parser.parse_args()
+    if args.add:
+        target, names = load_target(example_target.prepare(args.target)), args.add.split(",")
+        for name in args.drafters:
+            write(
+                name,
+                added(name, measured(name, target, args.runs.with_name(f"{args.runs.name}-{args.add}"), names), names),
+            )
+        return
     probes = DEFAULT if args.probes == "default" else args.probes
     target = load_target(example_target.prepare(args.target))
     runs = {name: measured(name, target, args.runs, probes) for name in args.drafters}
