@@ -42,8 +42,8 @@ test: lint $(TARGET)
 test-all: test
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile -m nightly --record tests/nightly-results.json
 
-# The numeric tests again under every instruction set that this CPU has. QUICK=--quick: with one thread only.
-test-cpus: venv
+# The numeric tests again under every instruction set that this CPU has. QUICK=--quick: with one thread, and without the real pair.
+test-cpus: $(TARGET)
 	$(BIN)/python -m tests.cpus $(QUICK)
 
 # What the pages say of results and of the code's own tables, made anew.

@@ -3,7 +3,8 @@
     python -m tests.cpus [--quick] [PYTEST ARGUMENT ...]        # make test-cpus
 
 A library picks its kernels by the CPU that it finds: other kernels add up in another order. What passes with one of them
-says little about a CPU that has others, so each is chosen by name here. --quick: one thread only.
+says little about a CPU that has others, so each is chosen by name here. --quick: one thread only, and without the tests on the real
+pair.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -39,11 +41,20 @@ def capabilities() -> dict[str, Environment]:
     return found
 
 
-def tested(chosen: Environment, threads: int, arguments: Sequence[str]) -> int:
+def holders() -> list[str]:
+    """The files that hold numeric tests: to collect all others takes longer than to run these."""
+    here = Path(__file__).resolve().parent
+    return [
+        str(file) for file in sorted(here.rglob("test_*.py")) if "mark.numeric(" in file.read_text(encoding="utf-8")
+    ]
+
+
+def tested(chosen: Environment, threads: int, quick: bool, arguments: Sequence[str]) -> int:
     """The exit code of pytest over the numeric tests."""
+    kinds = "numeric and not slow and not nightly" + (" and not real" if quick else "")
     environment = {name: value for name, value in os.environ.items() if name not in CHOSEN}
     environment |= chosen | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "numeric and not slow and not nightly", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", kinds, *holders(), *arguments]
     return subprocess.run(command, env=environment).returncode
 
 
@@ -55,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         for name, chosen in capabilities().items():
             print(f"== {name}, threads: {threads}", flush=True)
             began = time.monotonic()
-            code = tested(chosen, threads, rest)
+            code = tested(chosen, threads, quick, rest)
             failed |= code != 0
             lines.append(
                 f"{name}, threads: {threads}: {'failed' if code else 'passed'} ({time.monotonic() - began:.0f} s)"
