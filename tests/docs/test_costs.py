@@ -89,3 +89,17 @@ def test_a_run_that_came_out_otherwise_is_told_as_such_and_what_was_not_measured
     page = page_of(costs, monkeypatch, tmp_path, soak=SOAK | {"problems": ["rows differ"]})
     assert "1,499 captures are not those of a run that was left alone" in page
     assert "What it withstands" not in page
+
+
+def test_the_page_is_made_of_the_committed_results(costs: ModuleType) -> None:
+    """A result of an older form must not keep the pages from being built."""
+    page = costs.cost_page()
+    held = {file.stem for file in RESULTS}
+    headings = {
+        "chain": "Against a loop",
+        "growth": "How it grows",
+        "drift_cost": "The probe cost",
+        "fuzz": "withstands",
+    }
+    for name in headings.keys() & held:
+        assert headings[name] in page, name
