@@ -85,9 +85,11 @@ def choices(label: str, name: str, options: Sequence[str], default: Sequence[str
     key = _key(name)
     wanted = _wanted(name)
     values = [value for value in (wanted or "").split(",") if value in options] if wanted is not None else []
+    gone = [value for value in (_asked(name) or "").split(",") if value and value not in options]
     st.session_state[key] = (values or list(default))[:most]
     picked = st.multiselect(label, options, key=key, max_selections=most)
     keep(name, ",".join(picked))
+    _say(label, name, ", ".join(gone) or None, ", ".join(picked))
     return list(picked)
 
 

@@ -28,17 +28,30 @@ def corners(entries: Sequence[Entry], sound: Mapping[str, bool], chosen: Entry) 
     """The runs of the corners in the order of CORNERS; [] where some corner has none.
 
     All draft for one target on one set of prompts: those of `chosen` if it has all corners there, else those of the newest
-    run that has. Of several runs of a corner it is `chosen`, else the newest; runs that are not `sound` are left out.
+    run that has. Of several runs of a corner it is `chosen`, else the newest, but a twin (`eagle3-cold` beside `eagle3`) only
+    where nothing else stands there: its difference to the others is no switch's. Runs that are not `sound` are left out.
     """
-    groups: dict[tuple[str, ...], dict[tuple[str, bool], Entry]] = {}
+    groups: dict[tuple[str, ...], dict[tuple[str, bool], list[Entry]]] = {}
     for entry in [chosen, *entries]:
         place = _place(entry)
         if place is not None and sound.get(entry.id, True):
-            groups.setdefault(_texts(entry), {}).setdefault(place, entry)
+            groups.setdefault(_texts(entry), {}).setdefault(place, []).append(entry)
     for found in groups.values():
         if len(found) == len(CORNERS):
-            return [found[corner] for corner in CORNERS]
+            return [_first_of(found[corner]) for corner in CORNERS]
     return []
+
+
+def _first_of(same: Sequence[Entry]) -> Entry:
+    return next((entry for entry in same if not any(_twin(entry, other) for other in same)), same[0])
+
+
+def _twin(entry: Entry, other: Entry) -> bool:
+    """Whether a run is of another checkpoint and named after the run `other`."""
+    assert entry.info is not None
+    assert other.info is not None
+    name, of = entry.folder.name, other.folder.name
+    return name.startswith((f"{of}-", f"{of}_")) and entry.info.checkpoint.sha256 != other.info.checkpoint.sha256
 
 
 def square(runs: Runs) -> Square:

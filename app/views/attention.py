@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from driftscope.app import figures, links
+from driftscope.app import figures, head_gallery, links
 from driftscope.app.cards import grid
 from driftscope.app.library import Entry
 from driftscope.app.loading import computed
@@ -52,21 +52,18 @@ def _heads(entry: Entry, feed: str) -> None:
         return
     names = [f"{layer}.{head}" for layer, head in zip(ranked["layer"], ranked["head"], strict=True)]
     told = {
-        name: f"layer {layer}, head {head} ({_direction(mean)})"
+        name: f"layer {layer}, head {head} ({head_gallery.direction(mean)})"
         for name, layer, head, mean in zip(names, ranked["layer"], ranked["head"], ranked["mean"], strict=True)
     }
     with row:
         name = links.choice(st.selectbox, "One head", "head", names, format_func=lambda name: told[name], width=260)
     layer, head = (int(part) for part in name.split("."))
+    head_gallery.show(computed(head_gallery.excess, [entry], feed), ranked, name)
+    head_gallery.lead(computed(head_gallery.by_prompt, [entry], layer, head, bucket, feed), entry.id, name, bucket)
     grid(
         [*computed(figures.head_grid, [entry], bucket, feed), *computed(figures.one_head, [entry], layer, head, feed)],
         "heads",
     )
-
-
-def _direction(moved: float) -> str:
-    """Heads are sorted by size: which way it goes must be said."""
-    return f"gains {moved:.3f}" if moved >= 0 else f"loses {-moved:.3f}"
 
 
 if __name__ == "__main__":

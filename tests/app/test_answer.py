@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,22 @@ def test_the_first_screen_holds_answer_and_2_x_2_and_opens_on_the_run_without_ei
     test.button(key="corner-both").click().run()
     assert test.query_params["run"] == "both"
     assert not messages(test)
+
+
+def test_a_twin_of_a_corner_neither_opens_first_nor_takes_its_place(app: Start, four: Path, tmp_path: Path) -> None:
+    shutil.copytree(four, tmp_path / "runs")
+    twin = Path(shutil.copytree(four / "neither", tmp_path / "runs" / "neither-cold")) / "run.json"
+    record = json.loads(twin.read_text())
+    record["checkpoint"]["sha256"] = "another start"
+    twin.write_text(json.dumps(record))
+    entries = find_runs([tmp_path / "runs"])
+    assert entries[0].id == "neither-cold", "the newest"
+    assert [entry.id for entry in corners(entries, {}, entries[0])] == ["neither", "fc", "post", "both"]
+    test = app(tmp_path / "runs")
+    assert test.query_params["run"] == "neither"
+    assert 'class="square"' in words(test)
+    alone = [entry for entry in entries if entry.id != "neither"]
+    assert [entry.id for entry in corners(alone, {}, alone[0])] == ["neither-cold", "fc", "post", "both"]
 
 
 def test_what_is_not_measured_can_be_measured_from_the_answer(app: Start, four: Path) -> None:

@@ -237,6 +237,24 @@ def test_a_token_is_clicked_and_the_chain_starts_there(page: Any, address: str, 
     assert page.complaints == []
 
 
+def test_a_thumbnail_selects_its_head_and_leads_to_a_prompt(page: Any, address: str) -> None:
+    page.goto(f"{address}/attention?run=tiny")
+    settled(page)
+    page.wait_for_selector(".heads button")
+    other = page.locator(".heads button[aria-pressed=false]").first
+    name = other.get_attribute("data-head")
+    other.click()
+    page.wait_for_function(f"new URLSearchParams(location.search).get('head') === '{name}'")
+    page.wait_for_selector(f".heads button[data-head='{name}'][aria-pressed=true]")
+    page.locator("[class*=st-key-head-prompts] a").first.click()
+    page.wait_for_url("**/tokens*")
+    settled(page)
+    assert page.locator(".ribbon .start").count() > 0
+    assert {"run", "prompt", "step"} <= set(query(page))
+    assert page.locator("[data-testid=stAlertContentWarning]").count() == 0
+    assert page.complaints == []
+
+
 def test_a_click_into_a_panel_chooses_the_step(page: Any, address: str) -> None:
     page.goto(f"{address}/compare?runs=drifting,steady&step=4")
     settled(page)

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from driftscope.app import jobs, rights
+from driftscope.app import head_gallery, jobs, rights
 from driftscope.compare import compare
 from driftscope.runs.run import Run
 from driftscope.show import frames
-from tests.app.conftest import MAIN, PAGES, charts, drawn, go, messages, warned, words
+from tests.app.conftest import MAIN, PAGES, SMALL, charts, drawn, go, messages, warned, words
 
 Start = Callable[..., AppTest]
 ODD = {
@@ -184,6 +184,31 @@ def test_one_head_is_drawn_and_kept_in_the_address(app: Start, library: Path) ->
     assert set(mine["mean"].round(6)) == set(wanted["mean"].round(6))
 
 
+def test_the_gallery_holds_every_head_and_leads_to_its_prompts(library: Path) -> None:
+    run = Run.open(library / "drifting")
+    ranked = frames.head_ranking([run], "sink")
+    found = head_gallery.thumbnails(head_gallery.excess([run], "drafted"), ranked, "0.1")
+    assert [entry["name"] for entry in found] == [f"{row.layer}.{row.head}" for row in ranked.itertuples()]
+    assert [entry["name"] for entry in found if entry["picked"]] == ["0.1"]
+    assert all(len(entry["cells"]) == len(head_gallery.PARTS) for entry in found)
+    assert all(len(row) == SMALL.depth for entry in found for row in entry["cells"])
+    # The planted run takes attention from the sink: the first row, its last step, goes the way that the ranking says.
+    for entry, mean in zip(found, ranked["mean"], strict=True):
+        assert mean < 0
+        assert entry["moved"] == f"loses {-mean:.3f}"
+        assert entry["cells"][0][-1]["title"].endswith(entry["moved"])
+    moved = head_gallery.by_prompt([run], 0, 1, "sink", "drafted")
+    assert len(moved) == len(set(moved["prompt"])) > 1
+    assert list(moved["moved"].abs()) == sorted(moved["moved"].abs(), reverse=True)
+    rows = run.table("heads", probe="clean")
+    first = moved.iloc[0]
+    keep = (
+        (rows["prompt"] == first["prompt"]) & (rows["layer"] == 0) & (rows["head"] == 1) & (rows["feed"] == "drafted")
+    )
+    own = rows[keep & (rows["variant"] == "clean") & (rows["anchors"] > 0)]
+    assert (own["excess/sink"] / own["anchors"]).abs().max() == pytest.approx(abs(first["moved"]), rel=1e-6)
+
+
 def test_what_was_not_measured_comes_with_its_command(app: Start, library: Path) -> None:
     test = go(app(library, run="steady"), "noise")
     assert "noise probe was not run" in words(test)
@@ -212,6 +237,14 @@ def test_compare_gives_the_answer_and_the_figures_of_a_step(app: Start, library:
     assert any(value.startswith(f"{third['mean']:.2f} (") for value in table["growth (x step 1)"])
     anchors = Run.open(library / "drifting").summary()["steps"][2]["acceptance"]["anchors"]
     assert f"{anchors:,}" in table["anchors"]
+
+
+def test_a_run_that_is_not_there_is_told_on_compare(app: Start, library: Path) -> None:
+    test = app(library, page="compare", runs="drifting,steady,gone")
+    assert any("Runs: there is no gone here" in text for text in warned(test))
+    test.run()
+    assert any("there is no gone here" in text for text in warned(test)), "as long as the others are shown"
+    assert not any("there is no" in text for text in warned(app(library, page="compare", runs="drifting,steady")))
 
 
 def test_runs_of_other_texts_are_not_compared(app: Start, library: Path, measured: Path) -> None:

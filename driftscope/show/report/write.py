@@ -19,6 +19,7 @@ from driftscope.show.charts.export import ImageFormat, browser_scripts, save, sv
 from driftscope.show.charts.theme import ThemeName, spec, theme
 from driftscope.show.frames import Runs, onsets
 from driftscope.show.gallery import FIRST, Picture, pictures, sections
+from driftscope.show.report.column import widened
 from driftscope.show.report.content import (
     RunPart,
     comparison_of,
@@ -58,6 +59,7 @@ def render_report(runs: Runs, *, depth: int | None = None, thresholds: Threshold
     headings = sections(runs)
     headings = {FIRST: headings[FIRST], "compare": _COMPARE, **headings}
     specs = {picture.name: spec(picture.chart) for picture in drawn}
+    svgs = {name: svg_of(plain) for name, plain in specs.items()}
     environment = Environment(loader=PackageLoader("driftscope"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"evidence": evidence_text, "code": _code}
     return environment.get_template("report.html").render(
@@ -65,9 +67,10 @@ def render_report(runs: Runs, *, depth: int | None = None, thresholds: Threshold
         parts=parts,
         comparison=comparison,
         why_not=why_not,
+        first=FIRST if any(picture.section == FIRST for picture in drawn) else next((p.section for p in drawn), ""),
         sections=[(name, text, [p for p in drawn if p.section == name]) for name, text in headings.items()],
-        stills={name: _still(plain) for name, plain in specs.items()},
-        specs=_script(specs),
+        stills={name: _still(svg) for name, svg in svgs.items()},
+        specs={name: _script(widened(plain, svgs[name])) for name, plain in specs.items()},
         themes=_script({"light": theme("light"), "dark": theme("dark")}),
         scripts=Markup(browser_scripts().replace("</script", "<\\/script")),
         version=__version__,
@@ -110,9 +113,9 @@ def _opened(runs: Sequence[Run | str | Path]) -> list[Run]:
     return [run if isinstance(run, Run) else Run.open(run) for run in runs]
 
 
-def _still(plain: dict[str, Any]) -> str:
+def _still(svg: str) -> str:
     """The chart for paper and for browsers without scripts. As an image, so that ids of several do not clash."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg_of(plain).encode()).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def _code(text: str) -> Markup:
