@@ -79,6 +79,30 @@ def mask_token(config: DrafterConfig) -> int:
     return config.mask_token_id
 
 
+def chain_step(
+    drafter: Drafter,
+    memory: ChainMemory,
+    state: Float[Tensor, "row hidden"],
+    token_ids: Int[Tensor, " row"],
+    positions: Int[Tensor, " row"],
+) -> Float[Tensor, "row out"]:
+    """The residual of the next step of all chains of a memory; rows are anchors, prompt by prompt."""
+
+    def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return chain_attention(
+            query,
+            key,
+            value,
+            memory,
+            layer.index,
+            scaling=layer.scaling,
+            site=layer.attention,
+            sink_logits=layer.sink_logits,
+        )
+
+    return drafter.step(state, token_ids, positions, attend)
+
+
 class Chain(nn.Module):
     """Runs the chains; step k of all anchors is one pass of the drafter over as many rows as there are anchors."""
 
@@ -90,19 +114,6 @@ class Chain(nn.Module):
         """The drafted tokens, as ids of the target's vocabulary."""
         drafter = self.drafter
         memory = ChainMemory(inputs.prefix, inputs.anchors, inputs.windows)
-
-        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return chain_attention(
-                query,
-                key,
-                value,
-                memory,
-                layer.index,
-                scaling=layer.scaling,
-                site=layer.attention,
-                sink_logits=layer.sink_logits,
-            )
-
         state = drafter.fuse(inputs.features)
         token_ids = inputs.tokens[:, 0]
         drafted: list[Tensor] = []
@@ -117,6 +128,6 @@ class Chain(nn.Module):
                 positions = inputs.anchors + step * drafter.config.position_increment
             else:
                 positions = inputs.positions[:, step]
-            state, logits = drafter.finish(drafter.step(state, token_ids, positions, attend))
+            state, logits = drafter.finish(chain_step(drafter, memory, state, token_ids, positions))
             drafted.append(drafter.target_ids[largest(logits)])
         return torch.stack(drafted, 1)
