@@ -13,7 +13,6 @@ from driftscope.drafter.norms import rms
 
 
 @runtime_checkable
-@runtime_checkable
 class Intervention(Protocol):
     """Overwrites one site. Tensors that hold one entry per anchor are sliced with `rows`, the chunk's anchors."""
 

@@ -74,7 +74,6 @@ def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: An
         warnings=(*reading.warnings, *unscaled_float8(weights, reading.names)),
         names=reading.names,
         unused=tuple(reading.unused),
-        missing=tuple(reading.missing),
         never_applied=tuple(reading.never_applied),
     )
 
