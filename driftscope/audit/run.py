@@ -60,8 +60,19 @@ def audit(
 ) -> Audit:
     """Run the alternatives to every switch of a checkpoint and say whether one of them is what was trained.
 
-    count: prompts, spread evenly over the file; at least 16 must be usable for a decision. anchors: of each prompt.
-    Raises a DriftscopeError of one line for whatever the user can mend.
+    Args:
+        checkpoint: a path or a Hub id.
+        count: prompts, spread evenly over the file; at least 16 must be usable for a decision.
+        anchors: of each prompt.
+        limits: what counts as a difference; None is the default.
+        target, prompts, max_new_tokens, device, dtype, overrides, revision, trust_remote_code, cache_dir, progress: as
+            `driftscope.probe` takes them.
+
+    Returns:
+        The outcome with every alternative that was run; losses in nats a token.
+
+    Raises:
+        DriftscopeError: one line for whatever the user can mend.
     """
     report = progress or NullProgress()
     report.message(f"loading {checkpoint}")

@@ -60,7 +60,19 @@ class ChainInputs:
 def chain_inputs(
     text: Text, prefix: list[Prefix], windows: list[Window], *, anchors: Int[Tensor, " anchor"], depth: int, feed: Feed
 ) -> ChainInputs:
-    """Inputs of the chains at `anchors` (ascending)."""
+    """What the chains of a text start from.
+
+    Args:
+        text: the text.
+        prefix: keys and values of its rows, per layer.
+        windows: per layer.
+        anchors: long [anchor], ascending.
+        depth: steps.
+        feed: whether later steps embed the drafted token or the text's.
+
+    Returns:
+        Inputs for a Chain; features [anchor, width], tokens [anchor, depth].
+    """
     ahead = torch.arange(1, depth + 1, device=anchors.device)
     return ChainInputs(
         anchors=anchors,

@@ -65,6 +65,7 @@ class Subject:
 
     @property
     def windows(self) -> list[Window]:
+        """Per layer, what a query may see."""
         return [self.window if self.window != FULL else own for own in self.pair.drafter.windows]
 
     @cached_property

@@ -35,6 +35,9 @@ def open_checkpoint(
         revision: of the Hub id.
         target_config: transformers config of the target; fills what the checkpoint leaves open, and must fit.
 
+    Returns:
+        The checkpoint, its tensors still on disk until they are read.
+
     Raises:
         CheckpointError: cannot be read, is no drafter, is incomplete or contradicts itself. One line.
         TargetError: does not fit the target.

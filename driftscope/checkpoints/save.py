@@ -33,11 +33,14 @@ def save_checkpoint(
     """Write `config.json` and `model.safetensors` of a drafter as one of `LAYOUTS` writes them.
 
     Args:
+        folder: made if need be.
+        config: its switches.
         weights: by canonical name.
+        layout: name of a family.
         extra_config: further keys of config.json; they win, also where they break it.
 
     Returns:
-        The folder, made if need be; each file appears whole or not at all.
+        The folder; each file appears whole or not at all.
 
     Raises:
         CheckpointError: no such layout, or a switch that it cannot express.
