@@ -18,14 +18,14 @@ from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis,
 from driftscope.audit.refine import refinements
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Audit
-from driftscope.audit.rounds import Round, run_round
+from driftscope.audit.rounds import Course, Round, run_round
 from driftscope.audit.score import Runner
 from driftscope.audit.search import search_boundaries
 from driftscope.audit.setting import Lens, Setting
 from driftscope.audit.spelled import spelled
 from driftscope.audit.static import static_hints
 from driftscope.audit.texts import withheld_texts
-from driftscope.audit.verdict import conclude
+from driftscope.audit.verdict import Measured, conclude
 from driftscope.captures.cache import CaptureCache
 from driftscope.captures.capture import Capture, capture
 from driftscope.chain.pair import Pair, load_pair
@@ -204,10 +204,12 @@ def audit_captures(
                 tried,
                 runner,
                 limits,
-                searched_on=searched_on,
-                clock=time.monotonic,
-                advance=lambda note: report.advance(note=note),
-                refine=partial(_refined, setting, target, runner, recapture, tuple(tried)),
+                Course(
+                    searched_on,
+                    time.monotonic,
+                    lambda note: report.advance(note=note),
+                    partial(_refined, setting, target, runner, recapture, tuple(tried)),
+                ),
             )
         )
         if rounds[-1].winner is None:
@@ -217,7 +219,7 @@ def audit_captures(
     hints = static_hints(pair.checkpoint, declared, target.embedding, target.head)
     seconds = time.monotonic() - began
     garbage = withheld_texts(pair.target, captures)
-    return conclude(pair, declared, setting, rounds, final, hints, material, limits, seconds, garbage)
+    return conclude(pair, Measured(declared, setting, rounds, final, hints, seconds, garbage), material, limits)
 
 
 def _tried(

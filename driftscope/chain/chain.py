@@ -101,16 +101,7 @@ def chain_step(
     """The residual of the next step of all chains of a memory; rows are anchors, prompt by prompt."""
 
     def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return chain_attention(
-            query,
-            key,
-            value,
-            memory,
-            layer.index,
-            scaling=layer.scaling,
-            site=layer.attention,
-            sink_logits=layer.sink_logits,
-        )
+        return chain_attention(query, key, value, memory, layer)
 
     return drafter.step(state, token_ids, positions, attend)
 

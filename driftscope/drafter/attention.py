@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from driftscope.drafter.arithmetic import matmul
+from driftscope.drafter.layer import AttentionLayer
 
 
 @dataclass(frozen=True)
@@ -86,25 +86,22 @@ def chain_attention(
     key: Float[Tensor, "row kv_head dim"],
     value: Float[Tensor, "row kv_head value_dim"],
     memory: ChainMemory,
-    layer: int,
-    *,
-    scaling: float,
-    site: Callable[[Tensor], Tensor],
-    sink_logits: Float[Tensor, " head"] | None = None,
+    layer: AttentionLayer,
 ) -> Float[Tensor, "row head value_dim"]:
     """Attention of one step for all anchors at once, of one prompt or of several; rows are anchors, prompt by prompt.
 
-    The probabilities, [*prompt, anchor, head, prefix row then own step 1..k], pass through `site`, so that what a hook writes
-    there is what the values are weighted with. With learned `sink_logits` they sum to less than 1.
+    The probabilities, [*prompt, anchor, head, prefix row then own step 1..k], pass through the layer's site, so that what a hook
+    writes there is what the values are weighted with. With learned sink logits they sum to less than 1.
     """
-    prefix, window, places = memory.prefix[layer], memory.windows[layer], memory.anchors
+    index = layer.index
+    prefix, window, places = memory.prefix[index], memory.windows[index], memory.anchors
     anchors, heads, value_dim = places.shape[-1], query.shape[1], value.shape[-1]
     kv_heads, rows = prefix.keys.shape[-3:-1]
     groups = heads // kv_heads
-    memory.own_keys[layer].append(key.unflatten(0, places.shape))
-    memory.own_values[layer].append(value.unflatten(0, places.shape))
-    own_keys = torch.stack(memory.own_keys[layer], -2)  # [*prompt, anchor, kv_head, step, dim]
-    own_values = torch.stack(memory.own_values[layer], -2)
+    memory.own_keys[index].append(key.unflatten(0, places.shape))
+    memory.own_values[index].append(value.unflatten(0, places.shape))
+    own_keys = torch.stack(memory.own_keys[index], -2)  # [*prompt, anchor, kv_head, step, dim]
+    own_values = torch.stack(memory.own_values[index], -2)
     steps = own_keys.shape[-2]
 
     # One product per key/value head serves all anchors and the query heads that share it.
@@ -117,7 +114,7 @@ def chain_attention(
     seen = key_rows < places[..., None]
     if window.fresh:
         seen = torch.zeros_like(seen)
-    scores = torch.cat([far, near], -1).float().mul_(scaling)
+    scores = torch.cat([far, near], -1).float().mul_(layer.scaling)
     if window.size is not None:
         query_rows = (places + memory.dropped + steps - 1).flatten()
         seen = seen & window.visible(query_rows, key_rows).view_as(seen)
@@ -125,8 +122,8 @@ def chain_attention(
         own_seen = window.visible(query_rows, own_rows).view(*places.shape, steps)
         scores[..., rows:].masked_fill_(~own_seen[..., None, None, :, :], float("-inf"))
     scores[..., :rows].masked_fill_(~seen[..., None, None, :, :], float("-inf"))
-    weights = probabilities(scores.flatten(-4, -3), sink_logits)  # [*prompt, head, anchor, key]
-    weights = site(weights.transpose(-3, -2)).to(value.dtype)
+    weights = probabilities(scores.flatten(-4, -3), layer.sink_logits)  # [*prompt, head, anchor, key]
+    weights = layer.attention(weights.transpose(-3, -2)).to(value.dtype)
 
     weights = weights.transpose(-3, -2).unflatten(-3, (kv_heads, groups))
     mixed = matmul(weights[..., :rows].flatten(-3, -2), prefix.values).unflatten(-2, (groups, anchors)).movedim(-2, -4)
