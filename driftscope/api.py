@@ -9,17 +9,14 @@ from typing import Any, Literal
 
 from driftscope.audit.short_in_run import audited_boundaries, keep_short_audit
 from driftscope.audit.trusting import keep_control, keep_texts
-from driftscope.captures.cache import CaptureCache
-from driftscope.captures.capture import Capture
-from driftscope.captures.capture import capture as take
 from driftscope.captures.folder import CaptureFolder, open_captures
 from driftscope.captures.state_checks import check_states
-from driftscope.chain.drafter_inputs import needed_boundaries
 from driftscope.chain.pair import Pair, as_dtype, load_pair
 from driftscope.chain.prompt_chains import Settings
-from driftscope.errors import DriftscopeError, PromptError
+from driftscope.errors import DriftscopeError
 from driftscope.figures.running_cost import RunningCost
 from driftscope.from_engines.formats import Ids, Last
+from driftscope.measuring.capture_prompts import capture_prompts as capture_prompts
 from driftscope.measuring.captured_texts import about as about_captures
 from driftscope.measuring.captured_texts import captured_sinks, captured_sources, check_probes, ends_of
 from driftscope.measuring.estimate import estimate, told
@@ -32,40 +29,27 @@ from driftscope.probes.base import applicable
 from driftscope.progress import NullProgress, ProgressReport
 from driftscope.runs.naming import fresh_run
 from driftscope.runs.run import Run
+from driftscope.target.chat_template import read_template
 from driftscope.target.ends import TargetEnds, load_target_ends
 from driftscope.target.model import Target, load_target
 from driftscope.target.placement import DeviceMap, be_deterministic, dtype_note
-from driftscope.target.prompts import load_prompts, tokenize_prompts
 
 __all__ = ["capture", "capture_prompts", "load_pair", "open_run", "probe", "probe_pair"]
 
 
 def open_run(folder: str | Path) -> Run:
-    """Open a run folder for reading. RunError when it is none, or one of another schema."""
-    return Run.open(folder)
+    """Open a run folder for reading.
 
+    Args:
+        folder: made by `probe`.
 
-def capture_prompts(
-    pair: Pair,
-    prompts: str | Path | None = None,
-    *,
-    max_new_tokens: int = 128,
-    boundaries: Sequence[int] = (),
-    cache_dir: str | Path | None = None,
-) -> list[Capture]:
-    """What the pair's target says after each prompt, with the features that the drafter reads: one Capture a prompt.
+    Returns:
+        The run; tables are read when they are asked for.
 
-    prompts: a file, the shipped ones without it; prompts that do not fit into the target are left out. boundaries: further
-    ones to record, 0 (embeddings) to the number of layers. Taken from the cache where it is there already. Raises
-    PromptError or TargetError in one line.
+    Raises:
+        RunError: no run, or one of another schema.
     """
-    target = pair.target
-    room = (target.max_positions - max_new_tokens) if target.max_positions else 1 << 30
-    loaded = load_prompts(Path(prompts) if prompts is not None else None)
-    kept, _ = tokenize_prompts(loaded, target.tokenizer, max_tokens=room, min_tokens=2)
-    wanted = sorted({*needed_boundaries(pair.config, target.num_layers), *boundaries})
-    cache = CaptureCache(Path(cache_dir) if cache_dir is not None else None)
-    return take(target, kept, max_new_tokens=max_new_tokens, boundaries=wanted, cache=cache)
+    return Run.open(folder)
 
 
 def capture(
@@ -92,10 +76,26 @@ def capture(
 ) -> CaptureFolder:
     """Put a target's states into a folder that `probe(capture=...)` takes.
 
-    Without `source` the target continues the prompts, and layers are the boundaries to record beside the final state (None:
-    those that `drafter` reads, else the published default). With it, states are read from a folder that vLLM, speculators,
-    SpecForge or TorchSpec wrote, of the target only embedding, final norm and head are loaded, and layers are the ids that
-    the peer was given; see `driftscope.from_engines.make.capture_from`. Raises a DriftscopeError of one line.
+    Args:
+        target: as `load_pair` takes it.
+        out: the folder.
+        source: a folder that vLLM, speculators, SpecForge or TorchSpec wrote, whose states are read; of the target only embedding,
+            final norm and head are then loaded. Without it the target continues the prompts.
+        prompts: a file; with `source`, what tells where a text's answer begins.
+        layers: without `source` the boundaries to record beside the final state (None: those that `drafter` reads, else the
+            published default); with it, the ids that the peer was given.
+        drafter: a checkpoint, whose boundaries are recorded, or that judges those of `source`.
+        max_new_tokens, chat_template: of the target's continuation.
+        format, ids, last, prompt_tokens, limit: of `source`; see `driftscope.from_engines.make.capture_from`.
+        whole_target: load the target whole with `source` too, as a further judge.
+        device, dtype, revision, trust_remote_code: as `load_pair` takes them.
+        progress: is told how far it is.
+
+    Returns:
+        The folder, open for reading.
+
+    Raises:
+        DriftscopeError: one line for whatever the user can mend.
     """
     from driftscope.from_engines.make import capture_from, capture_with_target
 
@@ -177,18 +177,39 @@ def probe(
     audit: bool = True,
     until: float | None = None,
 ) -> Run:
-    """Probe a drafter checkpoint with its target and return the run.
+    """Probe a drafter checkpoint with its target.
 
-    out: the run folder; without one, a fresh one in runs/. depth: steps of the tables; horizon: steps that every anchor
-    must have ahead of it. sink: `auto` detects the target's sinks, `none`, or positions. chat_template: a Jinja file to use
-    instead of the target's own. options: of probes, such as `{"noise.alphas": (0.1, 0.5)}`. capture: a folder made by
-    `capture()`, whose texts are probed instead of prompts; of the target only embedding, final norm and head are loaded.
-    device_map, drafter_device: as `load_pair` takes them. deterministic: only kernels whose results repeat bit for bit.
-    audit: a short audit first (`driftscope.audit.short`), kept in the run with the finding that it makes.
-    until: stop as soon as the 95% interval of drift's cost is no wider than so many accepted tokens; prompts then come in a
-    random order that the seed fixes, and `resume` goes on.
-    shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.measuring.ray`). Raises a DriftscopeError of one
-    line for whatever the user can mend; what was measured until then stays in the run folder.
+    Args:
+        checkpoint: a path or a Hub id.
+        target: as `load_pair` takes it.
+        prompts: a JSON Lines, JSON, text or Parquet file; the shipped ones without it.
+        chat_template: a Jinja file to use instead of the target's own.
+        out: the run folder; without one, a fresh one in runs/.
+        max_new_tokens: tokens of the target's continuation of each prompt.
+        depth: steps of the tables.
+        horizon: steps that every anchor must have ahead of it.
+        anchors: so many of each prompt, the first ones; None is all.
+        device, dtype, overrides, revision, trust_remote_code, device_map, drafter_device: as `load_pair` takes them.
+        sink: `auto` detects the target's sinks, `none`, or positions.
+        probes: names of probes, or `all`.
+        resume: go on with the run in `out`.
+        cache_dir: where captures are kept.
+        seed: of noise and of a random order of prompts.
+        progress: is told how far it is.
+        options: of probes, such as `{"noise.alphas": (0.1, 0.5)}`.
+        capture: a folder made by `capture()`, whose texts are probed instead of prompts; of the target only embedding, final norm
+            and head are loaded.
+        shards: `ray` measures the prompts as tasks of a Ray cluster (`driftscope.measuring.ray`).
+        deterministic: only kernels whose results repeat bit for bit.
+        audit: a short audit first (`driftscope.audit.short`), kept in the run with the finding that it makes.
+        until: stop as soon as the 95% interval of drift's cost is no wider than so many accepted tokens; prompts then come in a
+            random order that the seed fixes, and `resume` goes on.
+
+    Returns:
+        The run, open for reading.
+
+    Raises:
+        DriftscopeError: one line for whatever the user can mend; what was measured until then stays in the run folder.
     """
     request = ProbeRequest.of(
         checkpoint,
@@ -256,15 +277,6 @@ def measure_request(request: ProbeRequest, progress: ProgressReport | None = Non
     return measure_pair(request, pair, report, captured)
 
 
-def read_template(file: Path) -> str:
-    """A chat template from a Jinja file."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise PromptError(f"--chat-template {file} cannot be read: {reason}") from None
-
-
 def probe_pair(
     pair: Pair,
     *,
@@ -284,7 +296,21 @@ def probe_pair(
     audit: bool = True,
     until: float | None = None,
 ) -> Run:
-    """probe() for a pair that is loaded already. captured: texts to probe instead of prompts, of the pair's target."""
+    """Probe a pair that is loaded already.
+
+    Args:
+        pair: drafter and target.
+        probes: probe objects; none takes the default ones.
+        captured: texts to probe instead of prompts, of the pair's target.
+        out, prompts, max_new_tokens, depth, horizon, anchors, sink, resume, cache_dir, seed, progress, audit, until: as `probe`
+            takes them.
+
+    Returns:
+        The run, open for reading.
+
+    Raises:
+        DriftscopeError: one line for whatever the user can mend.
+    """
     request = ProbeRequest.of(
         pair.checkpoint.path,
         out,

@@ -22,10 +22,12 @@ class Probe(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """By which it is asked for."""
 
     @property
-    def question(self) -> str: ...
+    def question(self) -> str:
+        """What it answers, in a sentence."""
 
     @property
     def shard(self) -> str:

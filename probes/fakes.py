@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from driftscope.errors import DriftscopeError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from driftscope.probes.base import Probe, Variant
+    from driftscope.probes.base import Probe
     from driftscope.runs.run import Run
 
 PROMPTS = 14
@@ -89,14 +88,3 @@ def fake_steps(
     for row, (name, mean) in zip(spread, means.items(), strict=True):
         columns[f"sum/{name}"] = anchors * mean * 0.9 ** (step - 1.0) * row
     return pd.DataFrame(columns)
-
-
-def fake_variants(probe: str, *variants: Variant) -> pd.DataFrame:
-    """`variants` rows as measuring adds them."""
-    import pandas as pd
-
-    rows = [
-        {"variant": item.name, "probe": probe, "kind": item.kind, "parameters": json.dumps(item.parameters)}
-        for item in variants
-    ]
-    return pd.DataFrame(rows)

@@ -70,8 +70,16 @@ def rows_of(record: Record, figures: Figures) -> list[dict[str, Any]]:
 
 
 def probe_figures(run: RunFolder, depth: int | None = None) -> dict[str, Any]:
-    """The figures of every probe that the run holds, by the probe's name, ready for JSON. A figure is
-    `{"mean": .., "low": .., "high": ..}`, with a 95% interval over prompts; what was not measured is absent."""
+    """The figures of every probe that the run holds, ready for JSON.
+
+    Args:
+        run: the run.
+        depth: steps; None is all that the run holds.
+
+    Returns:
+        By the probe's name. A figure is `{"mean": .., "low": .., "high": ..}`, with a 95% interval over prompts; what was not
+        measured is absent.
+    """
     found = {item.name: dict(figures_of(run, item, depth)) for item in held(run)}
     return {name: figures for name, figures in found.items() if figures}
 

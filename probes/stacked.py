@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from torch import Tensor
 
@@ -33,9 +32,7 @@ def _narrowed(subject: Subject, count: int | None, *, spread: bool) -> Subject:
         count = settings.anchors if count is None else min(count, settings.anchors)
     if (count, spread) == (settings.anchors, settings.spread) or (count is None and not settings.spread):
         return subject
-    narrow = replace(subject, settings=replace(settings, anchors=count, spread=spread))
-    narrow.text, narrow.passed = subject.text, subject.passed
-    return narrow
+    return subject.with_anchors(count, spread=spread)
 
 
 def stacked_anchors(subject: Subject, copies: int) -> Tensor:

@@ -24,11 +24,23 @@ def assert_acceptance(
     depth: int | None = None,
     allow_unknown: bool = False,
 ) -> Outcome:
-    """At least so many of `depth` drafted tokens (all that the run holds) are accepted per round, without the bonus token.
+    """At least so many of `depth` drafted tokens are accepted per round, without the bonus token.
 
-    min_served: over the rounds that an engine serves; what vLLM logs minus 1. min_anchor_mean: over every position of the
-    text outside loops. On a failure the first step is marked whose conditional acceptance lies below the one rate that
-    would reach the length. Raises AssertionError, and RunError where the run holds no such length.
+    On a failure the first step is marked whose conditional acceptance lies below the one rate that would reach the length.
+
+    Args:
+        run: the run.
+        min_served: tokens, over the rounds that an engine serves; what vLLM logs minus 1.
+        min_anchor_mean: tokens, over every position of the text outside loops.
+        depth: steps; None is all that the run holds.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: fewer are accepted, or it cannot be told.
+        RunError: the run holds no such length.
     """
     __tracebackhide__ = True
     wanted = {"served": min_served, "anchor_mean": min_anchor_mean}

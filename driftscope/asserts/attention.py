@@ -25,13 +25,24 @@ def assert_no_attention_drift(
     depth: int | None = None,
     allow_unknown: bool = False,
 ) -> Outcome:
-    """Three shares of attention, 0 to 1, stay within their limits at the steps 2 to `depth` (all that the run holds).
+    """Three shares of attention, 0 to 1, stay within their limits at the steps 2 to `depth`.
 
-    max_displacement: half the absolute change over the parts of the context against no drafting, per head, then their
-    mean. max_self_excess: what the chain's own rows draw beyond no drafting. max_sink_loss: what the sink loses against
-    step 1; not judged where the target has no sink. None takes the limit of the finding DS102, which
-    `[tool.driftscope.thresholds]` sets (0.05); `math.inf` leaves a figure out. Raises AssertionError, and RunError where
-    the run holds no attention.
+    None as a limit takes that of the finding DS102, which `[tool.driftscope.thresholds]` sets (0.05); `math.inf` leaves it out.
+
+    Args:
+        run: the run.
+        max_displacement: half the absolute change over the parts of the context against no drafting, per head, then their mean.
+        max_sink_loss: what the sink loses against step 1; not judged where the target has no sink.
+        max_self_excess: what the chain's own rows draw beyond no drafting.
+        depth: steps; None is all that the run holds.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: a step lies beyond a limit, or cannot be told.
+        RunError: the run holds no attention.
     """
     __tracebackhide__ = True
     limits = load()

@@ -48,9 +48,22 @@ def assert_not_worse(
 ) -> Outcome:
     """No quantity in `margins` is worse than the baseline's by more than its margin, as paired differences over prompts.
 
-    Both runs must have measured the same texts; CompareError says what differs. A quantity that only one of them holds is
-    not judged. Names of quantities are those of `driftscope.compare`. Raises AssertionError, and RunError for a margin
-    without a quantity.
+    A quantity that only one of the two holds is not judged.
+
+    Args:
+        run: the run.
+        baseline: a run on the same texts, or its folder.
+        margins: by the names of `driftscope.compare`, in the unit of each.
+        depth: steps; None is as many as both hold.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: a quantity is worse, or it cannot be told.
+        CompareError: the runs did not measure the same texts.
+        RunError: a margin without a quantity.
     """
     __tracebackhide__ = True
     reference = baseline if isinstance(baseline, Run) else Run.open(baseline)

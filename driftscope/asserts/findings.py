@@ -21,9 +21,22 @@ def assert_no_findings(
 ) -> Outcome:
     """The run has no finding of drift (DS1xx) or of the checkpoint (DS2xx) beside those in `ignore`.
 
-    notes: judge notes on the data (DS3xx) as well. thresholds: as of `driftscope.findings.assess`. Where too little was
-    measured to call a run healthy, that is not known. Raises AssertionError, UnknownCodeError for a code in
-    `ignore` that does not exist.
+    Where too little was measured to call a run healthy, that is not known.
+
+    Args:
+        run: the run.
+        ignore: codes.
+        notes: judge notes on the data (DS3xx) as well.
+        thresholds: as `driftscope.findings.assess` takes them.
+        depth: steps; None is all that the run holds.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: a finding, or too little to tell.
+        UnknownCodeError: a code in `ignore` that does not exist.
     """
     __tracebackhide__ = True
     refuse_withheld(run)

@@ -23,9 +23,20 @@ def assert_matches_golden(
 ) -> Outcome:
     """A run, or what a server counted, accepts what a golden file says (`driftscope engine RUN --write-golden FILE`).
 
-    found: a run on the same prompts; or counters, or the file that holds them. margin: share of the length that a run may lose.
-    same_prompts: the server answered the golden file's prompts, once each, greedily. Raises AssertionError, and GoldenError or
-    CountersError for a file that cannot be read.
+    Args:
+        found: a run on the same prompts; or counters, or the file that holds them.
+        golden: the golden file.
+        margin: share of the length that a run may lose.
+        same_prompts: the server answered the golden file's prompts, once each, greedily.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: less is accepted, or it cannot be told.
+        GoldenError: a golden file that cannot be read.
+        CountersError: counters that cannot be read.
     """
     __tracebackhide__ = True
     held = read_golden(golden)

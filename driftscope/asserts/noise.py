@@ -29,10 +29,22 @@ def assert_noise_robust(
     length: str = "anchor_mean",
     allow_unknown: bool = False,
 ) -> Outcome:
-    """Gaussian noise of scale `alpha` times the RMS of each row at `site` leaves at least `keep` of the accepted length.
+    """Gaussian noise on every row of a site leaves enough of the accepted length.
 
-    keep: as a share of the undisturbed length of the same anchors, 0 to 1. length: `anchor_mean` or `served`. Raises
-    AssertionError, and RunError where the run holds no noise at that site and alpha.
+    Args:
+        run: the run.
+        alpha: scale of the noise, in units of the RMS of each row.
+        keep: least share that is left of the undisturbed length of the same anchors, 0 to 1.
+        site: where the noise is added.
+        length: `anchor_mean` or `served`.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: less is left, or it cannot be told.
+        RunError: the run holds no noise at that site and alpha.
     """
     __tracebackhide__ = True
     if length not in _KEPT:

@@ -13,9 +13,21 @@ def assert_norm_growth(
 ) -> Outcome:
     """The RMS of the carried state stays within `max_ratio` of step 1's at the steps 2 to `step`.
 
-    matched: against the row at the same position made from real target features, instead of step 1. A post-norm carry
-    keeps its norm by construction: there a pass says nothing. Raises AssertionError, and RunError where the run holds
-    fewer steps or no norms.
+    A post-norm carry keeps its norm by construction: there a pass says nothing.
+
+    Args:
+        run: the run.
+        max_ratio: largest RMS over that of step 1, geometric mean.
+        step: the last step that is judged.
+        matched: against the row at the same position made from real target features, instead of step 1.
+        allow_unknown: warn where too few prompts were measured to tell, instead of failing.
+
+    Returns:
+        What was found.
+
+    Raises:
+        AssertionError: a step lies beyond the limit, or cannot be told.
+        RunError: the run holds fewer steps or no norms.
     """
     __tracebackhide__ = True
     summary = summary_to(run, step)

@@ -22,7 +22,7 @@ from driftscope.checkpoints import open_checkpoint
 from driftscope.checkpoints.checkpoint import Checkpoint
 from driftscope.checkpoints.engines import engine_readings
 from driftscope.checkpoints.families.experts import split
-from driftscope.checkpoints.families.registry import families, stated_by
+from driftscope.checkpoints.families.registry import families, stated_by, stored_value
 from driftscope.checkpoints.reading import aux_ids
 from driftscope.checkpoints.reading.files import open_source
 from driftscope.errors import CheckpointError, DriftscopeError
@@ -264,7 +264,7 @@ def _write_weights(checkpoint: Checkpoint, weights: Mapping[str, Tensor] | None,
     stored = {known.get(name, family.stored_name(name)): name for name in weights}
     tensors = {name: source.load(name) for name in checkpoint.unused}
     for name, canonical_name in stored.items():
-        tensor = weights[canonical_name].detach().cpu()
+        tensor = stored_value(family, canonical_name, weights[canonical_name].detach().cpu())
         before = checkpoint.weights.get(canonical_name)
         floats = [t.dtype for t in checkpoint.weights.values() if t.is_floating_point()]
         dtype = before.dtype if before is not None else floats[0] if tensor.is_floating_point() else tensor.dtype

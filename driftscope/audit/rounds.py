@@ -47,20 +47,29 @@ class Round:
     """Hypothesis -> seconds."""
 
 
+@dataclass(frozen=True)
+class Course:
+    """How a round goes on."""
+
+    searched_on: NDArray[np.bool_]
+    """Prompts that searched hypotheses may not be judged on."""
+    clock: Callable[[], float]
+    """Seconds."""
+    advance: Callable[[str], None] = lambda note: None
+    refine: Callable[[Hypothesis], list[Hypothesis]] = lambda winner: []
+    """What else to try beside a winner."""
+
+
 def run_round(
     number: int,
     setting: Setting,
     tried: Sequence[Hypothesis],
     runner: Runner,
     limits: Limits,
-    *,
-    searched_on: NDArray[np.bool_],
-    clock: Callable[[], float],
-    advance: Callable[[str], None] = lambda note: None,
-    refine: Callable[[Hypothesis], list[Hypothesis]] = lambda winner: [],
+    course: Course,
 ) -> Round:
-    """Measure `tried` against `setting`. searched_on: prompts that searched hypotheses may not be judged on; refine: what
-    else to try beside a winner."""
+    """Measure `tried` against `setting`."""
+    searched_on, clock, advance, refine = course.searched_on, course.clock, course.advance, course.refine
     declared, base = runner.run(setting)
     controls = run_controls(setting, declared, runner, limits)
     rows: list[Row | None] = [None] * len(tried)

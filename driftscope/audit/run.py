@@ -18,14 +18,14 @@ from driftscope.audit.hypotheses import Hypothesis, TargetFacts, aux_hypothesis,
 from driftscope.audit.refine import refinements
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Audit
-from driftscope.audit.rounds import Round, run_round
+from driftscope.audit.rounds import Course, Round, run_round
 from driftscope.audit.score import Runner
 from driftscope.audit.search import search_boundaries
 from driftscope.audit.setting import Lens, Setting
 from driftscope.audit.spelled import spelled
 from driftscope.audit.static import static_hints
 from driftscope.audit.texts import withheld_texts
-from driftscope.audit.verdict import conclude
+from driftscope.audit.verdict import Measured, conclude
 from driftscope.captures.cache import CaptureCache
 from driftscope.captures.capture import Capture, capture
 from driftscope.chain.pair import Pair, load_pair
@@ -60,8 +60,19 @@ def audit(
 ) -> Audit:
     """Run the alternatives to every switch of a checkpoint and say whether one of them is what was trained.
 
-    count: prompts, spread evenly over the file; at least 16 must be usable for a decision. anchors: of each prompt.
-    Raises a DriftscopeError of one line for whatever the user can mend.
+    Args:
+        checkpoint: a path or a Hub id.
+        count: prompts, spread evenly over the file; at least 16 must be usable for a decision.
+        anchors: of each prompt.
+        limits: what counts as a difference; None is the default.
+        target, prompts, max_new_tokens, device, dtype, overrides, revision, trust_remote_code, cache_dir, progress: as
+            `driftscope.probe` takes them.
+
+    Returns:
+        The outcome with every alternative that was run; losses in nats a token.
+
+    Raises:
+        DriftscopeError: one line for whatever the user can mend.
     """
     report = progress or NullProgress()
     report.message(f"loading {checkpoint}")
@@ -193,10 +204,12 @@ def audit_captures(
                 tried,
                 runner,
                 limits,
-                searched_on=searched_on,
-                clock=time.monotonic,
-                advance=lambda note: report.advance(note=note),
-                refine=partial(_refined, setting, target, runner, recapture, tuple(tried)),
+                Course(
+                    searched_on,
+                    time.monotonic,
+                    lambda note: report.advance(note=note),
+                    partial(_refined, setting, target, runner, recapture, tuple(tried)),
+                ),
             )
         )
         if rounds[-1].winner is None:
@@ -206,7 +219,7 @@ def audit_captures(
     hints = static_hints(pair.checkpoint, declared, target.embedding, target.head)
     seconds = time.monotonic() - began
     garbage = withheld_texts(pair.target, captures)
-    return conclude(pair, declared, setting, rounds, final, hints, material, limits, seconds, garbage)
+    return conclude(pair, Measured(declared, setting, rounds, final, hints, seconds, garbage), material, limits)
 
 
 def _tried(

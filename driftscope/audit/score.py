@@ -15,14 +15,14 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from driftscope.audit.batches import DEPTH, LAGS, Batch, Material
 from driftscope.audit.setting import Reach, Setting
+from driftscope.chain.chain import chain_step
+from driftscope.chain.prefix_keys import prefix_keys
 from driftscope.drafter import Drafter
 from driftscope.drafter.argmax import largest
-from driftscope.drafter.attention import Window, probabilities
-from driftscope.drafter.layer import AttentionLayer, KeysDoneError
+from driftscope.drafter.attention import ChainMemory, Prefix
 
 FLOOR = 1e-3
 """Weight of a uniform distribution mixed into the drafter's: bounds the loss, also outside the draft vocabulary."""
@@ -76,24 +76,11 @@ class Scores:
 
 
 @dataclass
-class Rows:
-    """Keys and values of one layer: those of the text, and the chains' own."""
-
-    keys: Float[Tensor, "prompt kv_head row dim"]
-    values: Float[Tensor, "prompt kv_head row dim"]
-    own_keys: list[Float[Tensor, "prompt anchor kv_head dim"]]
-    own_values: list[Float[Tensor, "prompt anchor kv_head dim"]]
-
-    def copy(self) -> Rows:
-        return replace(self, own_keys=self.own_keys[:1], own_values=self.own_values[:1])
-
-
-@dataclass
 class Trace:
     """What a run leaves behind, per batch, for settings that enter later."""
 
-    first: dict[int, tuple[list[Rows], Tensor]]
-    """Rows of every layer after step 1, and the residual of step 1."""
+    first: dict[int, tuple[ChainMemory, Tensor]]
+    """What the chains attend to after step 1, and the residual of step 1."""
     residuals: dict[int, list[Tensor]]
     """[batch][step] -> [prompt * anchor, hidden]."""
 
@@ -160,22 +147,22 @@ class Runner:
             embedded = self.material.embedded(setting, batch)
             shared = None if base is None or reach == "all" else base.first[index]
             if shared is None or reach == "chain":
-                text = None if shared is None else [Rows(r.keys, r.values, [], []) for r in shared[0]]
-                shared = self._first(drafter, setting, index, embedded, text)
+                prefix = None if shared is None else shared[0].prefix
+                shared = self._first(drafter, setting, index, embedded, prefix)
             first = trace.first[index] = shared
-            trace.residuals[index] = self._later(drafter, setting, batch, embedded, *first, depth)
+            trace.residuals[index] = self._later(drafter, setting, embedded, first, depth)
         return self._score(drafter, setting, trace, depth), trace
 
     def _first(
-        self, drafter: Drafter, setting: Setting, index: int, embedded: Tensor, rows: list[Rows] | None
-    ) -> tuple[list[Rows], Tensor]:
+        self, drafter: Drafter, setting: Setting, index: int, embedded: Tensor, prefix: list[Prefix] | None
+    ) -> tuple[ChainMemory, Tensor]:
         """Keys and values of the rows of the text, unless they are given, then step 1."""
         batch = self.material.batches[index]
         states = self._fused(drafter, setting, index)
-        rows = rows or text_rows(drafter, states, embedded[:, 1 : batch.rows + 1])
+        prefix = prefix or prefix_keys(drafter, states, embedded[:, 1 : batch.rows + 1])
         places = batch.anchors[..., None].expand(-1, -1, states.shape[-1])
-        state = states.gather(1, places).flatten(0, 1)
-        return rows, self._step(drafter, setting, batch, rows, state, embedded, 1)
+        memory = ChainMemory(prefix, batch.anchors, drafter.windows)
+        return memory, self._step(drafter, setting, memory, states.gather(1, places).flatten(0, 1), embedded, 1)
 
     def _fused(self, drafter: Drafter, setting: Setting, index: int) -> Float[Tensor, "prompt row hidden"]:
         """The states of all rows of a batch; those of the declared setting are kept for whatever fuses alike."""
@@ -187,44 +174,24 @@ class Runner:
         return fused(drafter, self.material.features(setting, self.material.batches[index], self.dtype))
 
     def _later(
-        self,
-        drafter: Drafter,
-        setting: Setting,
-        batch: Batch,
-        embedded: Tensor,
-        rows: list[Rows],
-        residual: Tensor,
-        depth: int,
+        self, drafter: Drafter, setting: Setting, embedded: Tensor, first: tuple[ChainMemory, Tensor], depth: int
     ) -> list[Tensor]:
-        rows = [layer.copy() for layer in rows]
-        residuals = [residual]
+        """Residuals of all steps, of which `first` is the first; its memory is left as it is."""
+        memory, residuals = replace(first[0].after(1), windows=drafter.windows), [first[1]]
         for step in range(2, depth + 1):
-            state = drafter.leave(residuals[-1])[0]
             if not setting.lens.own_rows:
-                rows = [layer.copy() for layer in rows]
-            residuals.append(self._step(drafter, setting, batch, rows, state, embedded, step))
+                memory = memory.after(1, dropped=step - 2)
+            state = drafter.leave(residuals[-1])[0]
+            residuals.append(self._step(drafter, setting, memory, state, embedded, step))
         return residuals
 
     def _step(
-        self,
-        drafter: Drafter,
-        setting: Setting,
-        batch: Batch,
-        rows: list[Rows],
-        state: Tensor,
-        embedded: Tensor,
-        step: int,
+        self, drafter: Drafter, setting: Setting, memory: ChainMemory, state: Tensor, embedded: Tensor, step: int
     ) -> Tensor:
-        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return chain_rows(
-                query, key, value, rows[layer.index], batch.anchors, step, layer.scaling,
-                window(drafter, layer), sink_logits=layer.sink_logits,
-            )  # fmt: skip
-
-        tokens = embedded.gather(1, batch.anchors + step).flatten()
-        first = batch.anchors + setting.lens.chain_shift
+        tokens = embedded.gather(1, memory.anchors + step).flatten()
+        first = memory.anchors + setting.lens.chain_shift
         positions = (first + (step - 1) * drafter.config.position_increment).flatten()
-        return drafter.step(state, tokens, positions, attend)
+        return chain_step(drafter, memory, state, tokens, positions)
 
     def _score(self, drafter: Drafter, setting: Setting, trace: Trace, depth: int) -> Scores:
         prompts = len(self.material.captures)
@@ -287,85 +254,6 @@ def step_one_loss(drafter: Drafter, residual: Tensor, batch: Batch) -> float:
     return float((nats.view_as(batch.valid) * batch.valid).sum())
 
 
-def window(drafter: Drafter, layer: AttentionLayer) -> Window:
-    """The window that the drafter's config gives a layer."""
-    return drafter.windows[layer.index]
-
-
 def fused(drafter: Drafter, features: Float[Tensor, "prompt row width"]) -> Float[Tensor, "prompt row hidden"]:
     """The states that the rows of the text start from."""
     return drafter.fuse(features.flatten(0, 1)).unflatten(0, features.shape[:2])
-
-
-def text_rows(drafter: Drafter, states: Float[Tensor, "prompt row hidden"], token_ids: Tensor) -> list[Rows]:
-    """Keys and values that rows of the text with these states give, for every layer."""
-    prompts, count, _ = states.shape
-    rows: list[Rows] = []
-
-    def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        query, key, value = (part.unflatten(0, (prompts, count)).transpose(1, 2) for part in (query, key, value))
-        rows.append(Rows(key, value, [], []))
-        if layer.index == drafter.config.num_layers - 1:
-            raise KeysDoneError
-        places = torch.arange(count, device=query.device)
-        limit = window(drafter, layer)
-        seen = (places <= places[:, None]) & limit.visible(places, places)
-        if limit.fresh:
-            seen = places == places[:, None]
-        if layer.sink_logits is None:
-            mixed = F.scaled_dot_product_attention(query, key, value, seen, scale=layer.scaling, enable_gqa=True)
-        else:
-            groups = query.shape[1] // key.shape[1]
-            scores = (query @ key.repeat_interleave(groups, 1).mT).float() * layer.scaling
-            weights = probabilities(scores.masked_fill(~seen, float("-inf")), layer.sink_logits).to(value.dtype)
-            mixed = weights @ value.repeat_interleave(groups, 1)
-        return mixed.transpose(1, 2).flatten(0, 1)
-
-    positions = torch.arange(count, device=states.device).expand(prompts, -1)
-    try:
-        drafter.step(states.flatten(0, 1), token_ids.flatten(), positions.flatten(), attend)
-    except KeysDoneError:
-        return rows
-    raise AssertionError("the last layer did not attend")
-
-
-def chain_rows(
-    query: Float[Tensor, "row head dim"],
-    key: Float[Tensor, "row kv_head dim"],
-    value: Float[Tensor, "row kv_head value_dim"],
-    rows: Rows,
-    anchors: Tensor,
-    step: int,
-    scaling: float,
-    limit: Window,
-    *,
-    sink_logits: Float[Tensor, " head"] | None = None,
-) -> Float[Tensor, "row head value_dim"]:
-    """Attention of one step for the anchors of several prompts: rows before the anchor, then the chain's own."""
-    prompts, count = anchors.shape
-    heads, dim = query.shape[1:]
-    kv_heads, length = rows.keys.shape[1:3]
-    groups = heads // kv_heads
-    rows.own_keys.append(key.view(prompts, count, kv_heads, dim))
-    rows.own_values.append(value.view(prompts, count, kv_heads, value.shape[-1]))
-    own_keys, own_values = torch.stack(rows.own_keys, 3), torch.stack(rows.own_values, 3)
-    steps = own_keys.shape[3]
-    grouped = query.view(prompts, count, kv_heads, groups, dim)
-    folded = grouped.permute(0, 2, 3, 1, 4).reshape(prompts, kv_heads, groups * count, dim)
-    far = (folded @ rows.keys.mT).view(prompts, kv_heads, groups, count, length)
-    near = (grouped @ own_keys.mT).permute(0, 2, 3, 1, 4)
-    places = torch.arange(length, device=query.device)
-    seen = (places < anchors[..., None]) & (not limit.fresh)
-    if limit.size is not None:
-        queries = (anchors + step - 1).flatten()
-        seen &= limit.visible(queries, places).view(prompts, count, length)
-        own_places = (anchors[..., None] + torch.arange(steps, device=query.device)).flatten(0, 1)
-        own_seen = limit.visible(queries, own_places).view(prompts, count, steps)
-        near = near.masked_fill(~own_seen[:, None, None], float("-inf"))
-    far = far.masked_fill(~seen[:, None, None], float("-inf"))
-    scores = torch.cat([far, near], -1).float() * scaling
-    weights = probabilities(scores.flatten(1, 2), sink_logits).view_as(scores).to(value.dtype)
-    mixed = weights[..., :length].reshape(prompts, kv_heads, groups * count, length) @ rows.values
-    mixed = mixed.view(prompts, kv_heads, groups, count, value.shape[-1]).permute(0, 3, 1, 2, 4)
-    own = weights[..., length:].permute(0, 3, 1, 2, 4) @ own_values
-    return (mixed + own).reshape(prompts * count, heads, value.shape[-1])

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from driftscope.audit.batches import Batch, Material
-from driftscope.audit.score import Rows, Runner, chain_rows, fused, step_one_loss, text_rows, window
+from driftscope.audit.score import Runner, fused, step_one_loss
 from driftscope.audit.setting import Setting
+from driftscope.chain.chain import chain_step
+from driftscope.chain.prefix_keys import prefix_keys
 from driftscope.drafter import Drafter
-from driftscope.drafter.layer import AttentionLayer
+from driftscope.drafter.attention import ChainMemory
 
 _SWEEPS = 4
 _WORTH = 0.02
@@ -61,34 +63,21 @@ def _sweep(
         for b in range(num_layers + 1)
         if b not in current
     ]
-    shift = setting.lens.chain_shift
     totals, count = dict.fromkeys(candidates, 0.0), 0.0
     for batch in runner.material.batches:
         features = runner.material.features(setting, batch, runner.dtype)
         embedded = runner.material.embedded(setting, batch)
-        rows = text_rows(drafter, fused(drafter, features), embedded[:, 1 : batch.rows + 1])
+        prefix = prefix_keys(drafter, fused(drafter, features), embedded[:, 1 : batch.rows + 1])
+        tokens = embedded.gather(1, batch.anchors + 1).flatten()
+        positions = (batch.anchors + setting.lens.chain_shift).flatten()
         states = _states(runner.material, setting, batch, num_layers, runner.dtype)
         for candidate in candidates:
             read = torch.cat([states[b] for b in candidate], -1)
-            residual = _own_row(drafter, batch, [layer.copy() for layer in rows], read, embedded, shift)
+            memory = ChainMemory(prefix, batch.anchors, drafter.windows)
+            residual = chain_step(drafter, memory, drafter.fuse(read.flatten(0, 1)), tokens, positions)
             totals[candidate] += step_one_loss(drafter, residual, batch)
         count += float(batch.valid.sum())
     return {candidate: total / count for candidate, total in totals.items()}
-
-
-def _own_row(
-    drafter: Drafter, batch: Batch, rows: list[Rows], read: Tensor, embedded: Tensor, chain_shift: int
-) -> Tensor:
-    """Residual of step 1 of the anchors, which read `read` themselves."""
-
-    def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        kept = rows[layer.index]
-        limit, sinks = window(drafter, layer), layer.sink_logits
-        return chain_rows(query, key, value, kept, batch.anchors, 1, layer.scaling, limit, sink_logits=sinks)
-
-    tokens = embedded.gather(1, batch.anchors + 1).flatten()
-    positions = (batch.anchors + chain_shift).flatten()
-    return drafter.step(drafter.fuse(read.flatten(0, 1)), tokens, positions, attend)
 
 
 def _states(

@@ -14,7 +14,7 @@ from driftscope.audit.decide import Limits
 from driftscope.audit.hypotheses import Hypothesis, TargetFacts, hypotheses
 from driftscope.audit.refusal import check_audited
 from driftscope.audit.report import Row
-from driftscope.audit.rounds import run_round
+from driftscope.audit.rounds import Course, run_round
 from driftscope.audit.run import facts
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
@@ -95,7 +95,7 @@ def short_audit(pair: Pair, captures: Sequence[Capture], *, limits: Limits | Non
     held = set.intersection(*(set(record.boundaries) for record in material.captures))
     tried = [h for h in _tried(setting, target) if set(h.apply(setting).boundaries(target.num_layers)) <= held]
     searched = np.zeros(count, bool)
-    found = run_round(1, setting, tried, runner, limits, searched_on=searched, clock=monotonic)
+    found = run_round(1, setting, tried, runner, limits, Course(searched, monotonic))
     seen = ShortAudit(rows=tuple(found.rows), prompts=count, anchors=material.anchors)
     nothing = "the drafter does no better than its negative controls"
     if found.winner is None or found.winner_row is None:

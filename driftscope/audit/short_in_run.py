@@ -38,7 +38,7 @@ def keep_short_audit(run: Run, pair: Pair, captures: Sequence[Capture], progress
     try:
         found = short_audit(pair, captures)
     except (DriftscopeError, RuntimeError, KeyError, ValueError) as error:
-        # A probe must not fail for what it does by the way.
+        # A failing short audit must not abort the probe.
         found = ShortAudit(reason=f"it failed ({(str(error) or type(error).__name__).splitlines()[0]})")
     others = [part for part in run.info.findings if found.finding is None or part["code"] != found.finding.code]
     findings = [*others, found.finding.to_dict()] if found.finding is not None else others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driftscope.audit.batches import DEPTH, Material
@@ -24,20 +24,27 @@ from driftscope.findings.model import Evidence, Finding
 TITLES = {code.code: code.title for code in CODES}
 
 
-def conclude(
-    pair: Pair,
-    declared: Setting,
-    setting: Setting,
-    rounds: Sequence[Round],
-    final: list[Control],
-    hints: list[StaticHint],
-    material: Material,
-    limits: Limits,
-    seconds: float,
-    garbage: str = "",
-) -> Audit:
-    """The audit, from its rounds. declared: the setting of the checkpoint; setting: that of the last round; final: the
-    controls of it; garbage: why the texts tell nothing, if they do not."""
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds of an audit leave behind."""
+
+    declared: Setting
+    """Of the checkpoint."""
+    setting: Setting
+    """Of the last round."""
+    rounds: Sequence[Round]
+    final: list[Control]
+    """The controls of the last setting."""
+    hints: list[StaticHint]
+    seconds: float
+    garbage: str = ""
+    """Why the texts tell nothing, if they do not."""
+
+
+def conclude(pair: Pair, measured: Measured, material: Material, limits: Limits) -> Audit:
+    """The audit, from its rounds."""
+    declared, setting, rounds = measured.declared, measured.setting, measured.rounds
+    final, hints, garbage = measured.final, measured.hints, measured.garbage
     rows = tuple(row for item in rounds for row in item.rows)
     prompts = len(material.captures)
     lost = [control.name for control in final if not control.beaten]
@@ -77,7 +84,7 @@ def conclude(
         # Beside a setting that lost, what does as well as it says nothing.
         unsettled=unsettled(pair.checkpoint, rounds[-1].rows) if rounds[-1].winner is None else (),
         warnings=pair.warnings,
-        seconds=seconds,
+        seconds=measured.seconds,
         declared_setting=declared,
         setting=setting if faults else declared,
         target_config=pair.target.text_config,

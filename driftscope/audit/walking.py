@@ -16,11 +16,12 @@ from torch import Tensor
 
 from driftscope.audit.batches import Batch, Material, grouped
 from driftscope.audit.hypotheses import Hypothesis
-from driftscope.audit.score import Rows, Runner
+from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
 from driftscope.captures.capture import Capture
 from driftscope.drafter import Drafter
 from driftscope.drafter.argmax import largest
+from driftscope.drafter.attention import ChainMemory
 from driftscope.stats.walks import PromptWalk, Walks
 
 _HEAD_ROWS = 1024
@@ -45,7 +46,7 @@ class Walker(Runner):
         self.depth = depth
         material = _material(captures, depth, torch.device(device), anchors)
         super().__init__(material, embedding, head, dtype)
-        self._base: dict[int, tuple[list[Rows], Tensor]] = {}
+        self._base: dict[int, tuple[ChainMemory, Tensor]] = {}
 
     @torch.no_grad()
     def walk(
@@ -70,10 +71,9 @@ class Walker(Runner):
                 # Rows of the text and step 1 are those of the declared setting.
                 first = self._first_of(setting, index)
             else:
-                rows = None
-                if reach == "chain" and drafter.config.num_layers == 1:
-                    rows = [Rows(layer.keys, layer.values, [], []) for layer in self._first_of(setting, index)[0]]
-                first = self._first(drafter, changed, index, embedded, rows)
+                shared = reach == "chain" and drafter.config.num_layers == 1
+                prefix = self._first_of(setting, index)[0].prefix if shared else None
+                first = self._first(drafter, changed, index, embedded, prefix)
             accepted = self._accepted(drafter, changed, batch, embedded, *first)
             for row, prompt in enumerate(batch.prompts.tolist()):
                 record = self.material.captures[prompt]
@@ -82,33 +82,33 @@ class Walker(Runner):
                 found[prompt] = PromptWalk(record.prompt_id, record.category, record.new_tokens, own)
         return Walks(self.depth, tuple(found[prompt] for prompt in sorted(wanted & found.keys())))
 
-    def _first_of(self, setting: Setting, index: int) -> tuple[list[Rows], Tensor]:
+    def _first_of(self, setting: Setting, index: int) -> tuple[ChainMemory, Tensor]:
         if index not in self._base:
             embedded = self.material.embedded(setting, self.material.batches[index]).clamp(min=0)
             self._base[index] = self._first(self._drafter(setting, keep=True), setting, index, embedded, None)
         return self._base[index]
 
     def _accepted(
-        self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor, rows: list[Rows], residual: Tensor
+        self, drafter: Drafter, setting: Setting, batch: Batch, embedded: Tensor, memory: ChainMemory, residual: Tensor
     ) -> Int[Tensor, "prompt anchor"]:
         prompts, count = batch.anchors.shape
         accepted = torch.zeros(prompts, count, dtype=torch.long, device=batch.anchors.device)
         # Columns of `accepted` that the anchors at hand stand for.
         places = torch.arange(count, device=batch.anchors.device).expand(prompts, -1)
         alive = batch.valid
-        rows = [layer.copy() for layer in rows]
+        memory = replace(memory.after(1), windows=drafter.windows)
         for step in range(1, self.depth + 1):
             text = batch.token_ids.gather(1, batch.anchors + 1 + step)
             alive = alive & (self._drafted(drafter, residual).view_as(text) == text)
             accepted.scatter_add_(1, places, alive.long())
             if step == self.depth or not alive.any():
                 break
-            batch, rows, residual, chosen, alive = _narrowed(batch, rows, residual, alive)
+            batch, memory, residual, chosen, alive = _narrowed(batch, memory, residual, alive)
             places = places.gather(1, chosen)
             if not setting.lens.own_rows:
-                rows = [layer.copy() for layer in rows]
+                memory = memory.after(1, dropped=step - 1)
             state = drafter.leave(residual)[0]
-            residual = self._step(drafter, setting, batch, rows, state, embedded, step + 1)
+            residual = self._step(drafter, setting, memory, state, embedded, step + 1)
         return accepted
 
     def _drafted(self, drafter: Drafter, residual: Tensor) -> Tensor:
@@ -118,8 +118,8 @@ class Walker(Runner):
 
 
 def _narrowed(
-    batch: Batch, rows: list[Rows], residual: Tensor, alive: Bool[Tensor, "prompt anchor"]
-) -> tuple[Batch, list[Rows], Tensor, Tensor, Tensor]:
+    batch: Batch, memory: ChainMemory, residual: Tensor, alive: Bool[Tensor, "prompt anchor"]
+) -> tuple[Batch, ChainMemory, Tensor, Tensor, Tensor]:
     """Everything for the living anchors alone, as many columns as the prompt with most of them has."""
     prompts, count = alive.shape
     kept = int(alive.sum(1).max())
@@ -137,10 +137,12 @@ def _narrowed(
         top_ids=batch.top_ids[:, :kept],
         top_probabilities=batch.top_probabilities[:, :kept],
     )
-    narrow = [
-        replace(layer, own_keys=[of(k) for k in layer.own_keys], own_values=[of(v) for v in layer.own_values])
-        for layer in rows
-    ]
+    narrow = replace(
+        memory,
+        anchors=smaller.anchors,
+        own_keys=[[of(key) for key in layer] for layer in memory.own_keys],
+        own_values=[[of(value) for value in layer] for layer in memory.own_values],
+    )
     return smaller, narrow, of(residual.unflatten(0, (prompts, count))).flatten(0, 1), chosen, of(alive)
 
 

@@ -60,7 +60,19 @@ class ChainInputs:
 def chain_inputs(
     text: Text, prefix: list[Prefix], windows: list[Window], *, anchors: Int[Tensor, " anchor"], depth: int, feed: Feed
 ) -> ChainInputs:
-    """Inputs of the chains at `anchors` (ascending)."""
+    """What the chains of a text start from.
+
+    Args:
+        text: the text.
+        prefix: keys and values of its rows, per layer.
+        windows: per layer.
+        anchors: long [anchor], ascending.
+        depth: steps.
+        feed: whether later steps embed the drafted token or the text's.
+
+    Returns:
+        Inputs for a Chain; features [anchor, width], tokens [anchor, depth].
+    """
     ahead = torch.arange(1, depth + 1, device=anchors.device)
     return ChainInputs(
         anchors=anchors,
@@ -79,6 +91,21 @@ def mask_token(config: DrafterConfig) -> int:
     return config.mask_token_id
 
 
+def chain_step(
+    drafter: Drafter,
+    memory: ChainMemory,
+    state: Float[Tensor, "row hidden"],
+    token_ids: Int[Tensor, " row"],
+    positions: Int[Tensor, " row"],
+) -> Float[Tensor, "row out"]:
+    """The residual of the next step of all chains of a memory; rows are anchors, prompt by prompt."""
+
+    def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return chain_attention(query, key, value, memory, layer)
+
+    return drafter.step(state, token_ids, positions, attend)
+
+
 class Chain(nn.Module):
     """Runs the chains; step k of all anchors is one pass of the drafter over as many rows as there are anchors."""
 
@@ -90,19 +117,6 @@ class Chain(nn.Module):
         """The drafted tokens, as ids of the target's vocabulary."""
         drafter = self.drafter
         memory = ChainMemory(inputs.prefix, inputs.anchors, inputs.windows)
-
-        def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return chain_attention(
-                query,
-                key,
-                value,
-                memory,
-                layer.index,
-                scaling=layer.scaling,
-                site=layer.attention,
-                sink_logits=layer.sink_logits,
-            )
-
         state = drafter.fuse(inputs.features)
         token_ids = inputs.tokens[:, 0]
         drafted: list[Tensor] = []
@@ -117,6 +131,6 @@ class Chain(nn.Module):
                 positions = inputs.anchors + step * drafter.config.position_increment
             else:
                 positions = inputs.positions[:, step]
-            state, logits = drafter.finish(drafter.step(state, token_ids, positions, attend))
+            state, logits = drafter.finish(chain_step(drafter, memory, state, token_ids, positions))
             drafted.append(drafter.target_ids[largest(logits)])
         return torch.stack(drafted, 1)

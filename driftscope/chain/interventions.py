@@ -13,7 +13,6 @@ from driftscope.drafter.norms import rms
 
 
 @runtime_checkable
-@runtime_checkable
 class Intervention(Protocol):
     """Overwrites one site. Tensors that hold one entry per anchor are sliced with `rows`, the chunk's anchors."""
 
@@ -41,6 +40,7 @@ class Noise:
     last_step: int | None = None
 
     def acts(self, step: int) -> bool:
+        """Whether this step (from 1) is touched."""
         return self.alpha != 0 and step >= self.first_step and (self.last_step is None or step <= self.last_step)
 
     def __call__(self, value: Tensor, step: int, rows: slice) -> Tensor:
@@ -57,6 +57,7 @@ class PinRMS:
     first_step: int = 1
 
     def acts(self, step: int) -> bool:
+        """Whether this step (from 1) is touched."""
         return step >= self.first_step
 
     def __call__(self, value: Tensor, step: int, rows: slice) -> Tensor:
@@ -74,6 +75,7 @@ class PinHeadRMS:
     first_step: int = 1
 
     def acts(self, step: int) -> bool:
+        """Whether this step (from 1) is touched."""
         return step >= self.first_step
 
     def __call__(self, value: Tensor, step: int, rows: slice) -> Tensor:

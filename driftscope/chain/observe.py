@@ -48,11 +48,24 @@ def observe(
     interventions: Sequence[Intervention] = (),
     budget: int = USUAL,
 ) -> list[dict[str, Tensor]]:
-    """Run the chains and return, for each step, what `measure` made of the sites: quantities [anchor, ...].
+    """Run the chains and reduce what sites hold on the spot.
 
-    model: nnsight envelope of a Chain or BlockChain. sites: read at every step; first_sites: read at step 1 only and
-    handed to `measure` then. Chunks are over anchors, one trace a chunk, so that attention scores stay within `budget`
-    bytes; results do not depend on the chunks. Raises HookError when a site did not fire exactly once a step.
+    Chunks are over anchors, one trace a chunk; results do not depend on the chunks.
+
+    Args:
+        model: nnsight envelope of a Chain or BlockChain.
+        inputs: what the chains start from.
+        measure: gets the step, the rows of the chunk and the sites; its quantities have one entry per anchor in front.
+        sites: read at every step.
+        first_sites: read at step 1 only and handed to `measure` then.
+        interventions: overwrite sites before they are read.
+        budget: bytes that the attention scores of a chunk may hold.
+
+    Returns:
+        For each step what `measure` made, [anchor, ...].
+
+    Raises:
+        HookError: a site that there is not, or one that did not fire exactly once a step.
     """
     drafter: Any = model._module.drafter
     order = [name for name in drafter.step_sites if name in {"state", *sites, *(i.site for i in interventions)}]

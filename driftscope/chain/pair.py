@@ -65,10 +65,24 @@ def load_pair(
 ) -> Pair:
     """Load a drafter checkpoint and its target, and check that the hooks see what they should.
 
-    target: a Hugging Face folder or Hub name, or a Target that is loaded already; None takes the name in the checkpoint's
-    config. overrides: switches of DrafterConfig by name. dtype: of target and drafter; `auto` is float32 on a CPU and the
-    target's own on CUDA. device_map: spreads the target over devices, memory and disk, as transformers does. drafter_device:
-    where the drafter runs, beside its target's first layers by default. Raises CheckpointError or TargetError in one line.
+    Args:
+        checkpoint: a path, a Hub id, or a checkpoint that is open already.
+        target: a Hugging Face folder or Hub name, or a Target that is loaded already; None takes the name in the checkpoint's
+            config.
+        device: of the target; `auto` is CUDA where there is one.
+        dtype: of target and drafter; `auto` is float32 on a CPU and the target's own on CUDA.
+        overrides: switches of DrafterConfig by name.
+        revision: of a Hub id.
+        trust_remote_code: run code that comes with the target.
+        device_map: spreads the target over devices, memory and disk, as transformers does.
+        drafter_device: where the drafter runs, beside its target's first layers by default.
+
+    Returns:
+        The pair, every switch resolved.
+
+    Raises:
+        CheckpointError: no drafter, or one that does not fit.
+        TargetError: a target that cannot be loaded.
     """
 
     if target is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,10 +59,13 @@ class Subject:
     window: Window = FULL
     condition: Condition | None = None
     """What the probe asked instead of the run's own prompt, if it did."""
+    _wider: Subject | None = field(default=None, repr=False, init=False)
+    """The same prompt with more anchors, whose text and prefix pass serve this one as well."""
     _clean: dict[tuple[Feed, int], list[dict[str, Tensor]]] = field(default_factory=dict, repr=False, init=False)
 
     @property
     def windows(self) -> list[Window]:
+        """Per layer, what a query may see."""
         return [self.window if self.window != FULL else own for own in self.pair.drafter.windows]
 
     @cached_property
@@ -70,13 +73,28 @@ class Subject:
         """Bytes of attention scores that a chunk may hold."""
         return chunk_bytes(self.pair.drafter.device) if self.settings.budget is None else self.settings.budget
 
+    def with_anchors(self, count: int | None, *, spread: bool) -> Subject:
+        """The same prompt with `count` of its anchors (None: all of them); text and prefix pass are shared.
+
+        Args:
+            count: no more than this subject has.
+            spread: they lie evenly over the continuation, as in `Settings.spread`.
+        """
+        narrow = replace(self, settings=replace(self.settings, anchors=count, spread=spread))
+        narrow._wider = self
+        return narrow
+
     @cached_property
     def text(self) -> Text:
+        if self._wider is not None:
+            return self._wider.text
         drafter = self.pair.drafter
         return drafter_text(self.pair.config, self.capture, device=drafter.device, dtype=drafter.dtype)
 
     @cached_property
     def passed(self) -> PrefixPass:
+        if self._wider is not None:
+            return self._wider.passed
         settings, rows = self.settings, len(self.text.token_ids) - 1
         if len(self.anchors):
             # No chain stands at a later row; sinks are looked for in the first ones.

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from driftscope.chain.chain import ChainInputs, chain_inputs
 from driftscope.chain.chunks import chunked
 from driftscope.chain.prompt_chains import Subject
-from driftscope.chain.tree_attention import TreeMemory, tree_attention
+from driftscope.chain.tree_attention import Level, TreeMemory, tree_attention
 from driftscope.chain.tree_shape import Path, TreeShape
 from driftscope.drafter.layer import AttentionLayer
 from driftscope.drafter.model import Drafter
@@ -102,7 +102,7 @@ def grow(drafter: Drafter, inputs: ChainInputs, shape: TreeShape) -> Trees:
     for level in range(shape.steps):
         width = tokens.shape[1]
         positions = (anchors + level * increment).repeat_interleave(width)
-        carry, logits = _pass(drafter, state, tokens, positions, memory, seen, levels)
+        carry, logits = _pass(drafter, state, tokens, positions, memory, Level(seen, levels))
         values, best = logits.float().log_softmax(-1).topk(topk, -1)
         score = (base[..., None] + values.unflatten(0, (count, width))).flatten(1)
         children = drafter.target_ids[best].view(count, width * topk)
@@ -135,16 +135,12 @@ def _pass(
     tokens: Int[Tensor, "anchor node"],
     positions: Int[Tensor, " row"],
     memory: TreeMemory,
-    seen: Bool[Tensor, "anchor node own"],
-    levels: Int[Tensor, " own"],
+    level: Level,
 ) -> tuple[Tensor, Tensor]:
     """Carry and logits of the nodes of a level, rows anchor by anchor."""
 
     def attend(layer: AttentionLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return tree_attention(
-            query, key, value, memory, layer.index, seen, levels,
-            scaling=layer.scaling, site=layer.attention, sink_logits=layer.sink_logits,
-        )  # fmt: skip
+        return tree_attention(query, key, value, memory, layer, level)
 
     return drafter.finish(drafter.step(state, tokens.flatten(), positions, attend))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from driftscope.drafter.arithmetic import matmul
 from driftscope.drafter.attention import Prefix, Window, probabilities
+from driftscope.drafter.layer import AttentionLayer
 
 
 @dataclass
@@ -36,27 +36,34 @@ class TreeMemory:
             self.values[layer] = torch.cat([self.values[layer], value], 2)
 
 
+@dataclass(frozen=True)
+class Level:
+    """What the nodes of one level may see of their own tree."""
+
+    seen: Bool[Tensor, "anchor node own"]
+    """Which of its tree's rows, its own included, a node sees."""
+    levels: Int[Tensor, " own"]
+    """Of those rows, 0 for the root."""
+
+
 def tree_attention(
     query: Float[Tensor, "row head dim"],
     key: Float[Tensor, "row kv_head dim"],
     value: Float[Tensor, "row kv_head value_dim"],
     memory: TreeMemory,
-    layer: int,
-    seen: Bool[Tensor, "anchor node own"],
-    levels: Int[Tensor, " own"],
-    *,
-    scaling: float,
-    site: Callable[[Tensor], Tensor],
-    sink_logits: Float[Tensor, " head"] | None = None,
+    layer: AttentionLayer,
+    level: Level,
 ) -> Float[Tensor, "row head value_dim"]:
-    """Attention of the nodes of one level, rows anchor by anchor. seen: which of its tree's rows, its own included, a node sees;
-    levels: of those rows, 0 for the root. Probabilities pass through `site` as in `chain_attention`."""
+    """Attention of the nodes of one level, rows anchor by anchor. Probabilities pass through the layer's site as in
+    `chain_attention`."""
+    seen, levels = level.seen, level.levels
     anchors, nodes, own = seen.shape
     _, heads, dim = query.shape
-    prefix, window = memory.prefix[layer], memory.windows[layer]
+    index = layer.index
+    prefix, window = memory.prefix[index], memory.windows[index]
     kv_heads, rows, _ = prefix.keys.shape
     groups = heads // kv_heads
-    memory.append(layer, key.unflatten(0, (anchors, nodes)), value.unflatten(0, (anchors, nodes)))
+    memory.append(index, key.unflatten(0, (anchors, nodes)), value.unflatten(0, (anchors, nodes)))
 
     folded = query.view(anchors * nodes, kv_heads, groups, dim).permute(1, 2, 0, 3).reshape(kv_heads, -1, dim)
     far = matmul(folded, prefix.keys.mT).view(kv_heads, groups, anchors, nodes, rows)
@@ -64,7 +71,7 @@ def tree_attention(
         0, 2, 3, 1, 4
     )  # [anchor, kv_head, group, node, dim]
     stacked = split.reshape(anchors, kv_heads, groups * nodes, dim)
-    near = matmul(stacked, memory.keys[layer].mT).view(anchors, kv_heads, groups, nodes, own).permute(1, 2, 0, 3, 4)
+    near = matmul(stacked, memory.keys[index].mT).view(anchors, kv_heads, groups, nodes, own).permute(1, 2, 0, 3, 4)
 
     query_rows = memory.anchors + levels[-1]
     key_rows = torch.arange(rows, device=query.device)
@@ -73,11 +80,11 @@ def tree_attention(
         visible = torch.zeros_like(visible)
     if window.size is not None:
         seen = seen & window.visible(query_rows, memory.anchors[:, None] + levels)[:, None]
-    scores = torch.cat([far, near], -1).float().mul_(scaling)
+    scores = torch.cat([far, near], -1).float().mul_(layer.scaling)
     scores[..., :rows].masked_fill_(~visible[:, None], float("-inf"))
     scores[..., rows:].masked_fill_(~seen, float("-inf"))
-    weights = probabilities(scores.view(heads, anchors * nodes, rows + own), sink_logits)
-    weights = site(weights.transpose(0, 1)).to(value.dtype).transpose(0, 1)  # [head, row, key]
+    weights = probabilities(scores.view(heads, anchors * nodes, rows + own), layer.sink_logits)
+    weights = layer.attention(weights.transpose(0, 1)).to(value.dtype).transpose(0, 1)  # [head, row, key]
 
     wide = weights.reshape(kv_heads, groups * anchors * nodes, rows + own)
     value_dim = value.shape[-1]
@@ -86,5 +93,5 @@ def tree_attention(
     )
     close = wide[..., rows:].view(kv_heads, groups, anchors, nodes, own).permute(2, 0, 1, 3, 4)
     close = close.reshape(anchors, kv_heads, groups * nodes, own)
-    added = matmul(close, memory.values[layer]).view(anchors, kv_heads, groups, nodes, value_dim).permute(0, 3, 1, 2, 4)
+    added = matmul(close, memory.values[index]).view(anchors, kv_heads, groups, nodes, value_dim).permute(0, 3, 1, 2, 4)
     return (mixed + added).reshape(anchors * nodes, heads, value_dim)

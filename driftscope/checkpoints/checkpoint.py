@@ -33,7 +33,5 @@ class Checkpoint:
     """Canonical -> stored tensor name."""
     unused: tuple[str, ...]
     """Stored tensors that mean nothing here."""
-    missing: tuple[str, ...]
-    """Empty for a checkpoint that opened; kept for symmetry with `inspect_checkpoint`."""
     never_applied: tuple[str, ...] = ()
     """Canonical tensors that are stored but switched off."""

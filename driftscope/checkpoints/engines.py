@@ -42,7 +42,7 @@ def engine_readings(
     """
     if config.layer_form == "mtp":
         return _mtp(config)
-    if config.layer_form == "dflash":
+    if config.in_blocks:
         return []
     nested = raw.get("eagle_config")
     nested = nested if isinstance(nested, Mapping) else {}

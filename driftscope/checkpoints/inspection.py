@@ -131,6 +131,9 @@ def inspect_checkpoint(
         path, overrides, revision: as in `open_checkpoint`.
         target_config: transformers config of the target, where the fit is to be checked as well.
 
+    Returns:
+        What is known of it: switches with their origins, tensors, problems.
+
     Raises:
         CheckpointError: not readable at all, or no drafter.
     """

@@ -35,6 +35,9 @@ def open_checkpoint(
         revision: of the Hub id.
         target_config: transformers config of the target; fills what the checkpoint leaves open, and must fit.
 
+    Returns:
+        The checkpoint, its tensors still on disk until they are read.
+
     Raises:
         CheckpointError: cannot be read, is no drafter, is incomplete or contradicts itself. One line.
         TargetError: does not fit the target.
@@ -74,7 +77,6 @@ def _open(source: Source, overrides: Mapping[str, Any] | None, target_config: An
         warnings=(*reading.warnings, *unscaled_float8(weights, reading.names)),
         names=reading.names,
         unused=tuple(reading.unused),
-        missing=tuple(reading.missing),
         never_applied=tuple(reading.never_applied),
     )
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import experts
-from driftscope.checkpoints.families.registry import FAMILIES, Family, families, family_named
+from driftscope.checkpoints.families.registry import FAMILIES, Family, families, family_named, stored_value
 from driftscope.checkpoints.reader import read
 from driftscope.checkpoints.reading.files import from_state_dict
 from driftscope.errors import CheckpointError
@@ -33,11 +33,14 @@ def save_checkpoint(
     """Write `config.json` and `model.safetensors` of a drafter as one of `LAYOUTS` writes them.
 
     Args:
+        folder: made if need be.
+        config: its switches.
         weights: by canonical name.
+        layout: name of a family.
         extra_config: further keys of config.json; they win, also where they break it.
 
     Returns:
-        The folder, made if need be; each file appears whole or not at all.
+        The folder; each file appears whole or not at all.
 
     Raises:
         CheckpointError: no such layout, or a switch that it cannot express.
@@ -49,8 +52,9 @@ def save_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     config, weights = _as_stated(family, config, weights)
     apart = experts.split(weights)
-    convert = getattr(family, "stored_value", lambda canonical, tensor: tensor)
-    tensors = {family.stored_name(n): convert(n, t).detach().contiguous().clone() for n, t in apart.items()}
+    tensors = {
+        family.stored_name(n): stored_value(family, n, t).detach().contiguous().clone() for n, t in apart.items()
+    }
     written = family.config_json(config)
     _check_round_trip(config, tensors, written, layout)
     written |= dict(extra_config or {})

@@ -284,7 +284,7 @@ def expected_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
         inner = c.intermediate_size
         shapes |= {f"fc_mlp.{name}.weight": (hidden,) for name in ("outer_norm", "norm")}
         shapes |= {"fc_mlp.up_proj.weight": (inner, 2 * hidden), "fc_mlp.down_proj.weight": (hidden, inner)}
-    if c.layer_form == "dflash":
+    if c.in_blocks:
         shapes["hidden_norm.weight"] = (hidden,)
     elif not c.carries:
         shapes["mask_hidden"] = (1, 1, features)

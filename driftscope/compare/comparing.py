@@ -34,9 +34,20 @@ def compare(
     """Every headline figure of each run, and paired differences to the first, with intervals over prompts.
 
     Two runs that differ in one of FC-norm and carry are put in the order without, with. The four of a 2 x 2 also give
-    simple effects and interaction. Of a single run it is what `driftscope.findings.causes` says of it. `depth`: steps,
-    at most and by default as many as every run holds. Raises CompareError for runs that did not measure the same
-    texts, RunError for a folder that is no run.
+    simple effects and interaction. Of a single run it is what `driftscope.findings.causes` says of it.
+
+    Args:
+        runs: runs or their folders, the reference first.
+        depth: steps, at most and by default as many as every run holds.
+        thresholds: as `driftscope.findings.assess` takes them.
+        resamples: of prompts, for the intervals.
+
+    Returns:
+        The figures, each in its own unit, with 95% intervals.
+
+    Raises:
+        CompareError: runs that did not measure the same texts.
+        RunError: a folder that is no run.
     """
     opened = [run if isinstance(run, Run) else Run.open(run) for run in runs]
     if not opened:

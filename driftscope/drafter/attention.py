@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from driftscope.drafter.arithmetic import matmul
+from driftscope.drafter.layer import AttentionLayer
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ class Window:
 
 @dataclass
 class Prefix:
-    """Keys and values of one layer made from real target features, one entry per row."""
+    """Keys and values of one layer made from real target features, one entry per row; of one text or of several alike."""
 
-    keys: Float[Tensor, "kv_head row dim"]
-    values: Float[Tensor, "kv_head row value_dim"]
+    keys: Float[Tensor, "*prompt kv_head row dim"]
+    values: Float[Tensor, "*prompt kv_head row value_dim"]
 
     @classmethod
     def like(
@@ -52,15 +53,22 @@ class ChainMemory:
 
     prefix: list[Prefix]
     """Per layer."""
-    anchors: Int[Tensor, " anchor"]
+    anchors: Int[Tensor, "*prompt anchor"]
     windows: list[Window]
     """Per layer."""
-    own_keys: list[list[Float[Tensor, "anchor kv_head dim"]]] = field(default_factory=list)
-    own_values: list[list[Float[Tensor, "anchor kv_head value_dim"]]] = field(default_factory=list)
+    own_keys: list[list[Float[Tensor, "*prompt anchor kv_head dim"]]] = field(default_factory=list)
+    own_values: list[list[Float[Tensor, "*prompt anchor kv_head value_dim"]]] = field(default_factory=list)
+    dropped: int = 0
+    """Own rows that are no longer there: a query stands so much further than their number says."""
 
     def __post_init__(self) -> None:
-        self.own_keys = [[] for _ in self.prefix]
-        self.own_values = [[] for _ in self.prefix]
+        if not self.own_keys:
+            self.own_keys, self.own_values = [[] for _ in self.prefix], [[] for _ in self.prefix]
+
+    def after(self, steps: int, dropped: int = 0) -> ChainMemory:
+        """A memory of its own that holds the first `steps` own rows, as if `dropped` others had followed them."""
+        keys, values = ([layer[:steps] for layer in own] for own in (self.own_keys, self.own_values))
+        return replace(self, own_keys=keys, own_values=values, dropped=dropped)
 
 
 def probabilities(
@@ -74,56 +82,53 @@ def probabilities(
 
 
 def chain_attention(
-    query: Float[Tensor, "anchor head dim"],
-    key: Float[Tensor, "anchor kv_head dim"],
-    value: Float[Tensor, "anchor kv_head value_dim"],
+    query: Float[Tensor, "row head dim"],
+    key: Float[Tensor, "row kv_head dim"],
+    value: Float[Tensor, "row kv_head value_dim"],
     memory: ChainMemory,
-    layer: int,
-    *,
-    scaling: float,
-    site: Callable[[Tensor], Tensor],
-    sink_logits: Float[Tensor, " head"] | None = None,
-) -> Float[Tensor, "anchor head value_dim"]:
-    """Attention of one step for all anchors at once.
+    layer: AttentionLayer,
+) -> Float[Tensor, "row head value_dim"]:
+    """Attention of one step for all anchors at once, of one prompt or of several; rows are anchors, prompt by prompt.
 
-    The probabilities, [anchor, head, prefix row then own step 1..k], pass through `site`, so that what a hook writes there
-    is what the values are weighted with. With learned `sink_logits` they sum to less than 1.
+    The probabilities, [*prompt, anchor, head, prefix row then own step 1..k], pass through the layer's site, so that what a hook
+    writes there is what the values are weighted with. With learned sink logits they sum to less than 1.
     """
-    anchors, heads, dim = query.shape
-    prefix, window = memory.prefix[layer], memory.windows[layer]
-    kv_heads, rows, _ = prefix.keys.shape
+    index = layer.index
+    prefix, window, places = memory.prefix[index], memory.windows[index], memory.anchors
+    anchors, heads, value_dim = places.shape[-1], query.shape[1], value.shape[-1]
+    kv_heads, rows = prefix.keys.shape[-3:-1]
     groups = heads // kv_heads
-    memory.own_keys[layer].append(key)
-    memory.own_values[layer].append(value)
-    own_keys = torch.stack(memory.own_keys[layer], 2)  # [anchor, kv_head, step, dim]
-    own_values = torch.stack(memory.own_values[layer], 2)
-    steps = own_keys.shape[2]
+    memory.own_keys[index].append(key.unflatten(0, places.shape))
+    memory.own_values[index].append(value.unflatten(0, places.shape))
+    own_keys = torch.stack(memory.own_keys[index], -2)  # [*prompt, anchor, kv_head, step, dim]
+    own_values = torch.stack(memory.own_values[index], -2)
+    steps = own_keys.shape[-2]
 
     # One product per key/value head serves all anchors and the query heads that share it.
-    grouped = query.view(anchors, kv_heads, groups, dim)
-    folded = grouped.permute(1, 2, 0, 3).reshape(kv_heads, groups * anchors, dim)
-    far = matmul(folded, prefix.keys.mT).view(kv_heads, groups, anchors, rows)
-    near = matmul(grouped, own_keys.mT).permute(1, 2, 0, 3)  # [kv_head, group, anchor, step]
+    grouped = query.view(*places.shape, kv_heads, groups, query.shape[-1])
+    folded = grouped.movedim(-4, -2).flatten(-3, -2)  # [*prompt, kv_head, group * anchor, dim]
+    far = matmul(folded, prefix.keys.mT).unflatten(-2, (groups, anchors))
+    near = matmul(grouped, own_keys.mT).movedim(-4, -2)  # [*prompt, kv_head, group, anchor, step]
 
     key_rows = torch.arange(rows, device=query.device)
-    query_rows = memory.anchors + steps - 1
-    seen = (key_rows < memory.anchors[:, None]) & window.visible(query_rows, key_rows)
+    seen = key_rows < places[..., None]
     if window.fresh:
         seen = torch.zeros_like(seen)
-    scores = torch.cat([far, near], -1).float().mul_(scaling)
-    scores[..., :rows].masked_fill_(~seen, float("-inf"))
+    scores = torch.cat([far, near], -1).float().mul_(layer.scaling)
     if window.size is not None:
-        own_rows = memory.anchors[:, None] + torch.arange(steps, device=query.device)
-        scores[..., rows:].masked_fill_(~window.visible(query_rows, own_rows), float("-inf"))
-    weights = probabilities(scores.view(heads, anchors, rows + steps), sink_logits)
-    weights = site(weights.transpose(0, 1)).to(value.dtype)  # [anchor, head, key]
+        query_rows = (places + memory.dropped + steps - 1).flatten()
+        seen = seen & window.visible(query_rows, key_rows).view_as(seen)
+        own_rows = (places[..., None] + torch.arange(steps, device=query.device)).flatten(0, -2)
+        own_seen = window.visible(query_rows, own_rows).view(*places.shape, steps)
+        scores[..., rows:].masked_fill_(~own_seen[..., None, None, :, :], float("-inf"))
+    scores[..., :rows].masked_fill_(~seen[..., None, None, :, :], float("-inf"))
+    weights = probabilities(scores.flatten(-4, -3), layer.sink_logits)  # [*prompt, head, anchor, key]
+    weights = layer.attention(weights.transpose(-3, -2)).to(value.dtype)
 
-    weights = weights.transpose(0, 1).reshape(kv_heads, groups * anchors, rows + steps)
-    mixed = (
-        matmul(weights[..., :rows], prefix.values).view(kv_heads, groups, anchors, value.shape[-1]).permute(2, 0, 1, 3)
-    )
-    own = weights[..., rows:].view(kv_heads, groups, anchors, steps).permute(2, 0, 1, 3)
-    return (mixed + matmul(own, own_values)).flatten(1, 2)
+    weights = weights.transpose(-3, -2).unflatten(-3, (kv_heads, groups))
+    mixed = matmul(weights[..., :rows].flatten(-3, -2), prefix.values).unflatten(-2, (groups, anchors)).movedim(-2, -4)
+    own = matmul(weights[..., rows:].movedim(-2, -4), own_values)  # [*prompt, anchor, kv_head, group, value_dim]
+    return (mixed + own).reshape(-1, heads, value_dim)
 
 
 def causal_attention(
@@ -152,3 +157,25 @@ def causal_attention(
     folded_weights = weights.to(query.dtype).view(kv_heads, groups * count, end)
     mixed = matmul(folded_weights, prefix.values[:, :end]).view(kv_heads, groups, count, prefix.values.shape[-1])
     return mixed.permute(2, 0, 1, 3).flatten(1, 2), weights.transpose(0, 1)
+
+
+def causal_outputs(
+    query: Float[Tensor, "prompt head row dim"],
+    prefix: Prefix,
+    window: Window,
+    *,
+    scaling: float,
+    sink_logits: Float[Tensor, " head"] | None = None,
+) -> Float[Tensor, "prompt head row value_dim"]:
+    """Attention of all prefix rows of several prompts over all rows up to themselves, where nobody asks for the probabilities."""
+    key, value = prefix.keys, prefix.values
+    places = torch.arange(key.shape[-2], device=query.device)
+    seen = (places <= places[:, None]) & window.visible(places, places)
+    if window.fresh:
+        seen = places == places[:, None]
+    if sink_logits is None:
+        return F.scaled_dot_product_attention(query, key, value, seen, scale=scaling, enable_gqa=True)
+    groups = query.shape[1] // key.shape[1]
+    scores = (query @ key.repeat_interleave(groups, 1).mT).float() * scaling
+    weights = probabilities(scores.masked_fill(~seen, float("-inf")), sink_logits).to(value.dtype)
+    return weights @ value.repeat_interleave(groups, 1)

@@ -37,7 +37,7 @@ class Linear(nn.Linear):
             held, version, packed = self._packed
             if held.data_ptr() == weight.data_ptr() and version == weight._version:
                 return packed
-            # The old copy goes first, lest there be two.
+            # Free the old copy before packing the new one.
             self._packed = None
         packed = pack(weight)
         self._packed = weight.detach(), weight._version, packed

@@ -13,7 +13,6 @@ from driftscope.stats.intervals import Floats
 
 WAYS = ("alone", "last", "shapley")
 LENGTHS = ("actual", "undrifted", "cost")
-SPLIT = ("state_direction", "state_rms")
 ORDERS = factorial(len(FACTORS))
 """In which the factors can be made real."""
 

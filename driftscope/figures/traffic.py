@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from driftscope.runs.folder import RunFolder
 
 Rows = list[dict[str, Any]]
-NEEDS = ("category", "language", "token", "place")
 
 
 def traffic_figures(run: RunFolder, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> Rows:
-    """One row per group: `by` (one of NEEDS), `group`, counts, and what was measured of it. [] without acceptance.
+    """One row per group: `by` (category, language, token or place), `group`, counts, what was measured. [] without acceptance.
 
     By prompts: `prompts`, `anchors`, `anchor_mean` and `served` at `depth`, `cost`, its `share` of the undrifted length, `reasons`.
     By tokens: `tokens` (of living chains), `accepted`, `cost`, `reasons`. Reasons are shares of the `rejected`.

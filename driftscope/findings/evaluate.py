@@ -29,8 +29,18 @@ def assess(
 
     DS2xx are those that an audit stored in the run.
 
-    `thresholds`: values, a TOML file, or None for those of the nearest pyproject.toml. Raises ThresholdError for a
-    bad file, RunError if the run holds fewer steps than `depth`.
+    Args:
+        run: the run.
+        thresholds: values, a TOML file, or None for those of the nearest pyproject.toml.
+        depth: steps; None is all that the run holds.
+        resamples: of prompts, for the intervals.
+
+    Returns:
+        The findings in the order of their weight, and what was not measured.
+
+    Raises:
+        ThresholdError: a bad file.
+        RunError: the run holds fewer steps than `depth`.
     """
     limits = thresholds if isinstance(thresholds, Thresholds) else load(thresholds)
     measured = Measured(run, limits, depth, resamples)

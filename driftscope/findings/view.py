@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from driftscope.findings import thresholds as limits
-from driftscope.findings.model import Assessment, Definition, Evidence, Finding, Kind, kind_of
+from driftscope.findings.model import Assessment, Definition, Finding, Kind, kind_of
 from driftscope.findings.thresholds import Thresholds
-from driftscope.findings.words import listed, plain
+from driftscope.findings.words import listed
 
 _COLOURS: dict[Kind, str] = {"drift": "yellow", "checkpoint": "red", "note": "blue", "engine": "magenta"}
 _KINDS: dict[Kind, str] = {
@@ -57,21 +56,6 @@ def _finding(finding: Finding, advice: bool) -> RenderableType:
     if advice:
         rows += [(Text("try", "dim"), Text(line, "dim")) for line in finding.advice[:1]]
     return _rows(rows)
-
-
-def evidence_table(evidence: Sequence[Evidence]) -> Table:
-    """Every figure with its interval, its limit and what it is over."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold")
-    table.add_column("figure")
-    for header in ("value", "95% interval", "limit"):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("over", style="dim")
-    for part in evidence:
-        unit = part.unit if part.unit == "x" else ""
-        ends = "" if part.low is None or part.high is None else f"{plain(part.low)} to {plain(part.high)}"
-        limit = "" if part.threshold is None else f"{part.threshold:g}"
-        table.add_row(part.name, plain(part.value) + unit, ends, limit, part.over)
-    return table
 
 
 def render_list(definitions: Sequence[Definition], console: Console) -> None:

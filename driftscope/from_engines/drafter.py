@@ -11,12 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from driftscope.captures.capture import Capture
-from driftscope.chain.chain import Text
+from driftscope.chain.chain import Text, chain_step
 from driftscope.chain.drafter_inputs import drafter_features, needed_boundaries
+from driftscope.chain.prefix_keys import prefix_keys
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.drafter import Drafter
-from driftscope.drafter.attention import Prefix, causal_attention
-from driftscope.drafter.layer import DrafterLayer
+from driftscope.drafter.attention import ChainMemory
 from driftscope.errors import DriftscopeError
 
 TEXTS, ROWS = 16, 192
@@ -109,7 +109,7 @@ def losses(drafter: Drafter, config: DrafterConfig, captures: Sequence[Capture],
             record.prompt_length,
             features[: rows + 2].to(device=drafter.device, dtype=drafter.dtype),
         )
-        logits = first_step(drafter, text, rows)[record.prompt_length - 1 :]
+        logits = first_step(drafter, text, rows)
         wanted = text.token_ids[record.prompt_length + 1 : rows + 2]
         ids = torch.full((drafter.config.vocab_size,), -1, device=wanted.device)
         ids[drafter.target_ids] = torch.arange(len(drafter.target_ids), device=wanted.device)
@@ -133,19 +133,12 @@ def _features(config: DrafterConfig, captures: Sequence[Capture], trial: Trial) 
 
 
 @torch.no_grad()
-def first_step(drafter: Drafter, text: Text, rows: int) -> Float[Tensor, "row vocab"]:
-    """Logits of step 1 at the first `rows` rows, every row from real target states."""
-    prefix: list[Prefix] = []
-    part = slice(0, rows)
-
-    def attend(layer: DrafterLayer, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        prefix.append(Prefix.like(key, value, rows))
-        own = prefix[layer.index]
-        own.keys[:, part], own.values[:, part] = key.transpose(0, 1), value.transpose(0, 1)
-        window = drafter.windows[layer.index]
-        return causal_attention(query, own, part, window, scaling=layer.scaling, sink_logits=layer.sink_logits)[0]
-
-    positions = torch.arange(rows, device=text.features.device)
-    residual = drafter.step(drafter.fuse(text.features[part]), text.token_ids[1 : rows + 1], positions, attend)
+def first_step(drafter: Drafter, text: Text, rows: int) -> Float[Tensor, "anchor vocab"]:
+    """Logits of step 1 of the chains at rows P-1 .. `rows` - 1."""
+    anchors = torch.arange(text.prompt_length - 1, rows, device=text.features.device)
+    states = drafter.fuse(text.features[:rows])
+    prefix = prefix_keys(drafter, states[None], text.token_ids[None, 1 : rows + 1])
+    memory = ChainMemory(prefix, anchors[None], drafter.windows)
+    residual = chain_step(drafter, memory, states[anchors], text.token_ids[anchors + 1], anchors)
     logits: Tensor = drafter.finish(residual)[1]
     return logits

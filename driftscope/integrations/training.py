@@ -71,12 +71,29 @@ def training_capture(
     sinks: Sequence[int] | None = None,
     cache_dir: str | Path | None = None,
 ) -> TrainingCapture:
-    """Have the target continue `count` prompts and record the states that this drafter reads.
+    """Have the target continue prompts and record the states that this drafter reads.
 
-    The drafter tells which of the target's layers those are; its weights do not matter. prompts: a file, by default a
-    choice of the shipped ones. depth: steps of a chain. anchors: the first so many of each prompt. sinks: positions; None
-    detects them. Captures are cached on disk as those of `driftscope.probe` are. Raises CheckpointError, TargetError or
-    PromptError in one line.
+    Captures are cached on disk as those of `driftscope.probe` are.
+
+    Args:
+        target: as `load_pair` takes it.
+        drafter: tells which of the target's layers are read; its weights do not matter.
+        config, overrides: as `drift_metrics` takes them.
+        prompts: a file, by default a choice of the shipped ones.
+        count: prompts.
+        max_new_tokens: tokens of each continuation.
+        depth: steps of a chain.
+        anchors: the first so many of each prompt; None is all.
+        sinks: positions; None detects them.
+        cache_dir: where captures are kept.
+
+    Returns:
+        What `drift_metrics` takes in place of a target.
+
+    Raises:
+        CheckpointError: the drafter is none.
+        TargetError: a target that cannot be loaded.
+        PromptError: prompts that cannot be used.
     """
     with undisturbed():
         loaded = target if isinstance(target, Target) else load_target(target)
@@ -122,20 +139,31 @@ def drift_metrics(
 ) -> dict[str, float]:
     """Five figures of drift, ready to be logged: call it every so many steps of a training.
 
-    drafter: the module in training (wrappers of torch.compile, DDP and FSDP with full parameters are looked through; of a
-    module that holds target and drafter, the drafter is taken) or a state dict. Its layout is recognised as a
-    checkpoint's is. config: as config.json, a dict or a transformers config; None takes the module's own. target: what
-    `training_capture` returned, or a Target, whose capture is then made at the first call.
-
     `norm_growth`: RMS of the carry at the last step over step 1's, geometric mean. `sink_slope`, `self_excess_slope`:
     shares of attention per step, over the steps 2 to the last. `served_length`: drafted tokens accepted per round, without
     the bonus token. `noise_half_point`: scale of noise on the state, in units of its RMS, at which half of the accepted
-    length is lost; absent where that is outside `alphas`, () leaves it out. Beside them `matched_growth`,
-    `displacement` and `noise_kept`, the share of the length left at the largest alpha up to 0.5. Means over prompts, in
-    float32; what could not be measured is absent, as is all about noise while hardly anything is accepted.
+    length is lost; absent where that is outside `alphas`. Beside them `matched_growth`, `displacement` and `noise_kept`, the share
+    of the length left at the largest alpha up to 0.5.
 
-    Parameters, gradients, random number generators, train/eval and grad mode are left as they are. Raises CheckpointError
-    or TargetError in one line.
+    Parameters, gradients, random number generators, train/eval and grad mode are left as they are.
+
+    Args:
+        drafter: the module in training (wrappers of torch.compile, DDP and FSDP with full parameters are looked through; of a
+            module that holds target and drafter, the drafter is taken) or a state dict. Its layout is recognised as a
+            checkpoint's is.
+        target: what `training_capture` returned, or a Target, whose capture is then made at the first call.
+        config: as config.json, a dict or a transformers config; None takes the module's own.
+        overrides: switches of DrafterConfig by name.
+        alphas: scales of noise; () leaves it out.
+        prefix: of the names.
+
+    Returns:
+        Name -> mean over prompts, in float32. What could not be measured is absent, as is all about noise while hardly anything is
+        accepted.
+
+    Raises:
+        CheckpointError: the drafter is none.
+        TargetError: it does not fit the target.
     """
     with undisturbed():
         held = target if isinstance(target, TrainingCapture) else _capture_of(target, drafter, config, overrides)

@@ -29,7 +29,7 @@ def ends_of(captured: CaptureFolder, target: str | Path | Target | None, **place
     loaded = target if isinstance(target, Target) else load_target_ends(target or captured.target["name"], **places)
     captured.check_target(loaded)
     if isinstance(loaded, TargetEnds):
-        loaded._fingerprint = captured.target.get("fingerprint")
+        loaded.recorded_as(captured.target.get("fingerprint"))
     return loaded
 
 

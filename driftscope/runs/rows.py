@@ -77,8 +77,18 @@ def _told(subject: Subject, value: Any) -> Any:
 
 
 def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.DataFrame:
-    """The `anchors` table: one row per anchor and step. Of the quantities that are not there a column is absent, so that chains of
-    which little was read are stored by the same function; `drafted` and `text` must be."""
+    """The `anchors` table. Of the quantities that are not there a column is absent, so that chains of which little was read are
+    stored by the same function; `drafted` and `text` must be.
+
+    Args:
+        subject: the prompt.
+        variant: name of the variant that the chains are of.
+        feed: what the later steps embed.
+        steps: per step, quantity -> [anchor, ...], as `observe` gives them.
+
+    Returns:
+        One row per anchor and step.
+    """
     plain = to_numpy(steps)
     match = match_matrix(plain)
     accepted = joint(match)
@@ -117,8 +127,17 @@ def anchor_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.
 
 
 def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.DataFrame:
-    """The `heads` table: sums over the anchors outside loops, per layer and head, of those of mass, excess and entropy that are
-    there; no rows without any."""
+    """The `heads` table: sums over the anchors outside loops, of those of mass, excess and entropy that are there.
+
+    Args:
+        subject: the prompt.
+        variant: name of the variant that the chains are of.
+        feed: what the later steps embed.
+        steps: per step, quantity -> [anchor, ...], as `observe` gives them.
+
+    Returns:
+        One row per step, layer and head; none without any of the quantities.
+    """
     kept = ~subject.looping
     learned, masked = subject.pair.drafter.learned_sinks, masked_start(subject)
     frames = []
@@ -149,7 +168,18 @@ def head_rows(subject: Subject, variant: str, feed: Feed, steps: Steps) -> pd.Da
 
 
 def step_rows(subject: Subject, variant: str, feed: Feed, steps: Steps, quantities: Sequence[str] = ()) -> pd.DataFrame:
-    """The `steps` table: counts and sums over the anchors outside loops; the served walk over all of them."""
+    """The `steps` table: counts and sums over the anchors outside loops; the served walk over all of them.
+
+    Args:
+        subject: the prompt.
+        variant: name of the variant that the chains are of.
+        feed: what the later steps embed.
+        steps: per step, quantity -> [anchor, ...], as `observe` gives them.
+        quantities: names whose sums are stored as well.
+
+    Returns:
+        One row per step.
+    """
     plain = to_numpy(steps, ("drafted", "text", *quantities))
     kept = ~subject.looping
     match = match_matrix(plain)

@@ -61,10 +61,18 @@ _figures: WeakKeyDictionary[RunFolder, dict[tuple[str, int | None], tuple[Any, F
 
 
 def summarise(run: RunFolder, depth: int | None = None, *, resamples: int = stats.RESAMPLES) -> dict[str, Any]:
-    """Steps 1..depth of the clean variant; without `depth`, every step that the run holds.
+    """Steps 1..depth of the clean variant. Before the first clean shard the steps are empty.
 
-    Raises RunError if the run holds fewer steps. See `onsets` for the quantities behind the onsets. Before the first
-    clean shard the steps are empty.
+    Args:
+        run: the run.
+        depth: steps; None is all that the run holds.
+        resamples: of prompts, for the intervals.
+
+    Returns:
+        What `--json` holds of the run; see `onsets` for the quantities behind the onsets.
+
+    Raises:
+        RunError: the run holds fewer steps.
     """
     info = run.info.model_dump(mode="json")
     steps: dict[str, list[dict[str, Any]]] = {}

@@ -26,10 +26,15 @@ def compare_engine(
     """What an engine's counters say of how it runs the drafter of a run.
 
     Args:
+        run: the run, or its folder.
         counters: as `driftscope.from_engines.counters.reading.read_counters` gives them.
         traffic: what the engine answered: other prompts (the default), prompts of the same kinds, or the run's very prompts.
         walk: walk every other reading of the checkpoint too, which loads the pair; else only the run's own is compared.
         places: where checkpoint and target are, where they are not where the run says.
+        progress: is told how far it is.
+
+    Returns:
+        Which readings agree with the engine, and how far the others are off, in accepted tokens.
 
     Raises:
         DriftscopeError: one line for whatever the user can mend.

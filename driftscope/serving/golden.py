@@ -70,11 +70,18 @@ class Gate:
 
 
 def write_golden(run: Run, file: str | Path) -> dict[str, Any]:
-    """Write the golden file of a run, and return what is in it.
+    """Write the golden file of a run.
 
-    Raises GoldenError where the run is no baseline: it did not beat its negative controls, or nobody asked; RunError
-    where it holds no
-    served walk.
+    Args:
+        run: the run.
+        file: where to.
+
+    Returns:
+        What is in it.
+
+    Raises:
+        GoldenError: the run is no baseline: it did not beat its negative controls, or nobody asked.
+        RunError: the run holds no served walk.
     """
     import yaml
 
@@ -125,7 +132,17 @@ def figures_at(walks: Walks, k: int) -> dict[str, Any]:
 
 
 def read_golden(file: str | Path) -> Golden:
-    """Read a golden file back. GoldenError where it is none, or its figures are not those of its digits."""
+    """Read a golden file back.
+
+    Args:
+        file: as `write_golden` wrote it.
+
+    Returns:
+        Its figures.
+
+    Raises:
+        GoldenError: it is none, or its figures are not those of its digits.
+    """
     path = Path(file)
     content = yaml_object(path, GoldenError)
     version = content.get("golden")

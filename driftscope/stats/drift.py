@@ -68,11 +68,18 @@ def onset(
     available: float | None = None,
     resamples: int = RESAMPLES,
 ) -> Onset:
-    """First step whose `differences[prompt, step]` to step 1 lie, with the whole interval of their mean over prompts, beyond
-    `practical` in `direction`, and stay so to the last step.
+    """First step that lies beyond a practical size with its whole interval, and stays so to the last step.
 
-    `available` is how far the quantity could move at all. "not measurable": it is smaller than `practical`, or a step
-    has too few prompts for an interval.
+    Args:
+        differences: [prompt, step], to step 1, in the unit of the quantity.
+        practical: the size that counts, in the same unit.
+        direction: whether a rise or a fall is looked for.
+        available: how far the quantity could move at all.
+        resamples: of prompts.
+
+    Returns:
+        A step; "none"; or "not measurable", where `available` is smaller than `practical` or a step has too few prompts for an
+        interval.
     """
     return onset_of(bca(differences, resamples=resamples), practical, direction, available=available)
 
@@ -139,13 +146,19 @@ def _first_lasting(beyond: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def shared_displacement(excess: ArrayLike) -> Floats:
-    """The part of the displacement that prompts share: [prompt, ..., head, bucket] -> [prompt, ...].
+    """The part of the displacement that prompts share.
 
     A prompt's excess is summed with the signs that the mean of the *other* prompts has, half of that sum per head, then
     the mean over heads. Where attention moves alike in all prompts this is `displacement` of their mean excess; where it
     only scatters, the expectation is 0, while the sum of absolute values grows with the scatter of a prompt's anchors
     and would find drift in any drafter. A sign that scatter turns takes something off: the fewer prompts and anchors, the
-    lower it reads. NaN with a single prompt.
+    lower it reads.
+
+    Args:
+        excess: [prompt, ..., head, bucket], shares of attention.
+
+    Returns:
+        [prompt, ...], 0 to 1 in the mean; NaN with a single prompt.
     """
     return _signed(excess, leave_out=True)
 
@@ -170,10 +183,15 @@ def _signed(excess: ArrayLike, *, leave_out: bool) -> Floats:
 
 
 def displacement(excess: ArrayLike) -> Floats:
-    """Total variation between a head's attention in the chain and without drafting, 0 to 1: [..., head, bucket] of
-    excess masses averaged over a prompt's anchors -> [...], the mean over heads of half the sum of absolute values.
+    """Total variation between a head's attention in the chain and without drafting.
 
-    The buckets are the disjoint ones (without `self_generated`). A head with a NaN in every bucket is left out.
+    A head with a NaN in every bucket is left out.
+
+    Args:
+        excess: [..., head, bucket], masses averaged over a prompt's anchors; the disjoint buckets (without `self_generated`).
+
+    Returns:
+        [...], 0 to 1: the mean over heads of half the sum of absolute values.
     """
     data = np.asarray(excess, dtype=np.float64)
     measured = np.isfinite(data).any(axis=-1)

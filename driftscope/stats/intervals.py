@@ -73,9 +73,17 @@ class Intervals:
 
 
 def bca(values: ArrayLike, *, resamples: int = RESAMPLES, seed: int = SEED) -> Intervals:
-    """Mean over prompts with its interval, for every column of `values[prompt, ...]`.
+    """Mean over prompts with its interval, for every column.
 
     A prompt that is NaN in a column is left out of that column. A constant column returns the point as both ends.
+
+    Args:
+        values: [prompt, ...], in any unit.
+        resamples: of prompts.
+        seed: of the resampling.
+
+    Returns:
+        Means with 95% intervals, one per column. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 14.
     """
     data = np.asarray(values, dtype=np.float64)
     result = _blank(data.shape[1:])
@@ -94,9 +102,19 @@ def ratio_of_sums(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Intervals:
-    """Sum over prompts of `numerator[prompt, ...]` / sum of `denominator[prompt, ...]`, both resampled together.
+    """Sum over prompts of the numerators over that of the denominators, both resampled together.
 
-    Prompts without a denominator are left out. A column whose denominators sum to less than `minimum` is NaN.
+    Prompts without a denominator are left out.
+
+    Args:
+        numerator: [prompt, ...].
+        denominator: of the same shape.
+        minimum: a column whose denominators sum to less is NaN.
+        resamples: of prompts.
+        seed: of the resampling.
+
+    Returns:
+        Means with 95% intervals, one per column. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 14.
     """
     num, den = (np.asarray(part, dtype=np.float64) for part in (numerator, denominator))
     num, den = np.broadcast_arrays(num, den)
@@ -123,7 +141,14 @@ def relative_ratio(
 ) -> Intervals:
     """A ratio of sums relative to a reference one on the same prompts, as in "length kept, in % of clean" / 100.
 
-    Shapes and rules are those of `ratio_of_sums`; a reference ratio of 0 gives NaN.
+    Args:
+        numerator, denominator, minimum: as `ratio_of_sums` takes them.
+        reference_numerator, reference_denominator: of the reference; a ratio of 0 gives NaN.
+        resamples: of prompts.
+        seed: of the resampling.
+
+    Returns:
+        Means with 95% intervals, one per column. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 14.
     """
     given = (numerator, denominator, reference_numerator, reference_denominator)
     parts = np.broadcast_arrays(*(np.asarray(part, dtype=np.float64) for part in given))
@@ -142,7 +167,17 @@ def relative_ratio(
 def paired_difference(
     values: ArrayLike, reference: ArrayLike, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Intervals:
-    """Mean over prompts of `values[prompt, ...] - reference[prompt, ...]`; a prompt needs both."""
+    """Mean over prompts of the difference; a prompt needs both.
+
+    Args:
+        values: [prompt, ...].
+        reference: what is taken off, of the same shape.
+        resamples: of prompts.
+        seed: of the resampling.
+
+    Returns:
+        Means with 95% intervals, one per column. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 14.
+    """
     difference = np.asarray(values, dtype=np.float64) - np.asarray(reference, dtype=np.float64)
     return bca(difference, resamples=resamples, seed=seed)
 

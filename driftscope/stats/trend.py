@@ -51,10 +51,19 @@ def holm(p_values: ArrayLike) -> Floats:
 def half_point(
     alphas: ArrayLike, kept: ArrayLike, level: float = 0.5
 ) -> float | Literal["below the range", "beyond the range"] | None:
-    """The alpha at which `kept[alpha]` (1 = nothing lost) first falls to `level`, interpolated in log alpha.
+    """The alpha at which what is kept first falls to a level, interpolated in log alpha.
 
-    "below the range" if it is lost at the smallest alpha already, "beyond the range" if at none; None without a
-    measured value. Alphas must be positive.
+    Args:
+        alphas: scales of noise, positive.
+        kept: [alpha], 1 where nothing is lost.
+        level: the share.
+
+    Returns:
+        The alpha; "below the range" if it is lost at the smallest already, "beyond the range" if at none; None without a measured
+        value.
+
+    Raises:
+        ValueError: an alpha that is not positive.
     """
     alpha, share = (np.asarray(part, dtype=np.float64) for part in (alphas, kept))
     if np.any(alpha <= 0):

@@ -67,6 +67,10 @@ class TargetEnds(Target):
             normed: Tensor = self.final_norm(last.to(device=weight.device, dtype=weight.dtype))
         return normed
 
+    def recorded_as(self, fingerprint: str | None) -> None:
+        """Take the fingerprint of the whole target, where it is known: the ends alone cannot tell it."""
+        self._fingerprint = fingerprint
+
     def fingerprint(self) -> str:
         """Of the ends; another than that of the whole target, which a capture records where it was there."""
         return self._fingerprint or ends_digest(self)

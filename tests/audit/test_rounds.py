@@ -11,7 +11,7 @@ from benchmarks.twins import broken
 from driftscope.audit.batches import FIRST, prepare
 from driftscope.audit.decide import Difference, Limits
 from driftscope.audit.hypotheses import Hypothesis, hypotheses
-from driftscope.audit.rounds import hopeless, run_round
+from driftscope.audit.rounds import Course, hopeless, run_round
 from driftscope.audit.run import facts
 from driftscope.audit.score import Runner
 from driftscope.audit.setting import Setting
@@ -68,7 +68,7 @@ def test_a_round_in_two_passes_comes_to_what_one_pass_comes_to():
     for material in (two, dataclasses.replace(two, first=len(two.batches))):
         runner = Runner(material, target.embedding_weight, target.head_weight, target.dtype)
         nobody = np.zeros(len(material.captures), bool)
-        rounds.append(run_round(1, setting, tried, runner, LIMITS, searched_on=nobody, clock=lambda: 0.0))
+        rounds.append(run_round(1, setting, tried, runner, LIMITS, Course(nobody, lambda: 0.0)))
     short, whole = rounds
     assert short.winner is not None
     assert (short.winner, short.winner.switch) == (whole.winner, "carry")

@@ -117,7 +117,7 @@ def layer_json(config: DrafterConfig) -> dict[str, Any]:
     Raises:
         CheckpointError: no DFlash drafter.
     """
-    if config.layer_form != "dflash":
+    if not config.in_blocks:
         raise CheckpointError(f"the DFlash layouts hold no drafter of layer_form {config.layer_form}")
     written = eagle3.llama_json(config) | {"model_type": "qwen3"}
     return {key: value for key, value in written.items() if key not in _EAGLE_KEYS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from driftscope.checkpoints.config import DrafterConfig
 from driftscope.checkpoints.families import (
@@ -28,6 +28,9 @@ from driftscope.checkpoints.families import (
 )
 from driftscope.checkpoints.reading.board import Stated, Switchboard
 from driftscope.errors import DriftscopeError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GROUP = "driftscope.families"
 
@@ -117,6 +120,12 @@ def _register_installed() -> None:
 def family_named(layout: str) -> Family | None:
     """The family of a layout."""
     return next((family for family in families() if layout == family.NAME), None)
+
+
+def stored_value(family: Family, canonical: str, tensor: Tensor) -> Tensor:
+    """A tensor as the family stores it: converted by the family's own `stored_value`, where it has one."""
+    convert = getattr(family, "stored_value", None)
+    return tensor if convert is None else convert(canonical, tensor)
 
 
 def stated_by(family: Family) -> Stated:

@@ -189,7 +189,11 @@ def _check_archive(path: Path) -> None:
 
 
 def _globals(path: Path, blob: bytes) -> Iterator[str]:
-    """Every `module name` that a pickle would import. Reads the opcodes; runs none."""
+    """Every `module name` that a pickle would import. Reads the opcodes; runs none.
+
+    `torch.serialization.get_unsafe_globals_in_checkpoint` allows more (meta, nested and quantised tensors, and what any package
+    has added for the whole process), and cannot name what a pickle of protocol 4 or later wants.
+    """
     strings: list[str] = []
     try:
         for opcode, argument, _ in pickletools.genops(io.BytesIO(blob)):

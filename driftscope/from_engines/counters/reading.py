@@ -20,6 +20,9 @@ def read_counters(
         drafts: verified drafts, where the file holds a mean without its count (SGLang's gauge and log).
         tokens: drafted tokens of a round, where the file does not say it.
 
+    Returns:
+        Drafted and accepted tokens, in all and by position.
+
     Raises:
         CountersError: one line on what is wrong with the file.
     """
