@@ -9,6 +9,8 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results" / "engine_cases.json"
 MARK = "<!-- engine_cases -->"
+COSTLY = 0.1
+"""Share of the length from which on a fault has to be named."""
 WORDS = {
     "right": "as it is",
     "carry": "norm_output flipped",
@@ -24,8 +26,26 @@ WORDS = {
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Hook of mkdocs: put the table where the page asks for it."""
-    found = result_table(json.loads(RESULTS.read_text(encoding="utf-8"))) if RESULTS.is_file() else ""
+    result = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else None
+    found = "" if result is None else f"{in_short(result)}\n\n{result_table(result)}"
     return markdown.replace(MARK, found)
+
+
+def in_short(result: Mapping[str, Any]) -> str:
+    """How many faults that cost a tenth are named, by the way of comparing, and that no sound engine is accused."""
+    lines = []
+    for name in ("same prompts", "same kinds", "other traffic"):
+        asked = [(case, case["answers"][name]) for case in result["cases"] if name in case["answers"]]
+        costly = [part["verdict"] for case, part in asked if case["change"] != "right" and (case["lost"] or 0) >= COSTLY]
+        sound = [part["verdict"] for case, part in asked if case["change"] == "right"]
+        accused = sum(verdict != "right" for verdict in sound)
+        lines.append(
+            f"- {name}: of {len(costly)} servers that lose a tenth or more, {costly.count('right')} are answered rightly,"
+            f" {costly.count('among ties')} name the switch among several that the counters cannot tell apart,"
+            f" {costly.count('missed')} are too little to tell, {sum(v.startswith('wrong') for v in costly)} are wrong;"
+            f" {accused} of {len(sound)} sound ones accused."
+        )
+    return "\n".join(lines)
 
 
 def result_table(result: Mapping[str, Any]) -> str:

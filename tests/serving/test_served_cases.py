@@ -65,7 +65,7 @@ def test_a_sound_engine_that_serves_the_run_s_prompts_makes_the_very_rounds() ->
 
 def test_nine_of_ten_costly_faults_are_named_by_the_very_prompts() -> None:
     costly = [(row["name"], part) for row, _, part in parts(EXACT) if row["change"] != "right" and row["lost"] >= 0.1]
-    assert len(costly) >= 3
+    assert len(costly) >= 10
     right = [name for name, part in costly if part["verdict"] == "right"]
     assert len(right) >= 0.9 * len(costly), [(name, part["verdict"], part["named"]) for name, part in costly]
 
