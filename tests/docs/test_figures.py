@@ -91,7 +91,7 @@ def test_a_source_says_what_the_page_says(entry: dict[str, Any]) -> None:
         assert entry[kinds[0]].strip(), "say where it is published, or what it means"
 
 
-OLDER = ("app_speed", "audit_matrix", "fuzz", "soak", "vllm_parity")
+OLDER = ("app_speed", "audit_matrix", "fuzz", "soak")
 """Results of before they had to name what they were made with; one that is made anew leaves this list."""
 
 
