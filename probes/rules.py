@@ -78,6 +78,7 @@ RECORD = Record(
             "Acceptance by rule of verification",
             "Chance that a drafted token is accepted after the text so far, on greedy texts, and expected accepted tokens on texts"
             f" that the target sampled so (greedy: on greedy ones); {INTERVALS}.",
+            "rules",
             table=Layout(("sampling", "rule", "step"), "quantity", form=".3f", counts=False),
         ),
     ),

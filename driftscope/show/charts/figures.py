@@ -39,7 +39,7 @@ def _over_steps(part: pd.DataFrame, width: int) -> Chart:
 def _points(part: pd.DataFrame, width: int) -> Chart:
     rows = _plain(part).iloc[:MOST_POINTS]
     if "step" in rows and rows["step"].nunique() > 1:
-        rows = rows.assign(label=rows["label"] + ", step " + rows["step"].astype(str))
+        rows = rows.assign(label=rows["label"] + ", step " + rows["step"].astype("Int64").astype(str))
     name = str(part["quantity"].iloc[0])
     order = list(dict.fromkeys(rows["label"]))
     base = alt.Chart(rows).encode(y=alt.Y("label:N", sort=order, title=None))

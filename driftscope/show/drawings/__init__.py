@@ -47,6 +47,7 @@ CHARTS: dict[str, Drawing] = {
         conditions.length,
         conditions.trees,
         conditions.traffic,
+        conditions.rules,
         conditions.figures,
     )
 }

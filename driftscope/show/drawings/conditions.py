@@ -13,6 +13,7 @@ from driftscope.show.charts import layers as layer_charts
 from driftscope.show.charts import length as length_charts
 from driftscope.show.charts import noise as noise_charts
 from driftscope.show.charts import pin as pin_charts
+from driftscope.show.charts import rules as rule_charts
 from driftscope.show.charts import template as template_charts
 from driftscope.show.charts import traffic as traffic_charts
 from driftscope.show.charts import trees as tree_charts
@@ -116,3 +117,9 @@ def traffic(view: View) -> Shown:
     """Acceptance by category, language, kind of token and place in the answer."""
     rows = probe_rows(view.runs, "traffic", view.depth)
     return Shown(rows, lambda: traffic_charts.traffic(rows))
+
+
+def rules(view: View) -> Shown:
+    """What each rule of verification accepts, by sampling and over the steps."""
+    rows = probe_rows(view.runs, "rules")
+    return Shown(rows, lambda: rule_charts.rules(rows))
