@@ -36,7 +36,9 @@ def in_short(result: Mapping[str, Any]) -> str:
     lines = []
     for name in ("same prompts", "same kinds", "other traffic"):
         asked = [(case, case["answers"][name]) for case in result["cases"] if name in case["answers"]]
-        costly = [part["verdict"] for case, part in asked if case["change"] != "right" and (case["lost"] or 0) >= COSTLY]
+        costly = [
+            part["verdict"] for case, part in asked if case["change"] != "right" and (case["lost"] or 0) >= COSTLY
+        ]
         sound = [part["verdict"] for case, part in asked if case["change"] == "right"]
         accused = sum(verdict != "right" for verdict in sound)
         lines.append(
