@@ -195,8 +195,7 @@ def _growth(found: dict[str, Any]) -> list[str]:
         f"The chains do {limit['chain_gflop_per_second']:.0f} GFLOP a CPU second, {limit['share']:.0%} of what one large"
         f" matrix product does there ({limit['product_gflop_per_second']:.0f}); the rest goes into attention,"
         " norms and softmax,"
-        " which move more than they multiply. Memory grows faster with the text than time: scores of all rows"
-        " with all keys are held"
+        " which move more than they multiply. Scores of all rows with all keys are held"
         " until a chunk is full, a sixteenth of what the device has free, at most 256 MiB on a CPU. No figure"
         " depends on the chunks.",
     ]
